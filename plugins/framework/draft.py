@@ -1,0 +1,316 @@
+"""The raw TrainJob being edited in place: each edit is recorded and knows who made it.
+
+Nothing is copied and nothing is compared at the end: a plugin writes through the Draft, which changes the
+object and remembers the operation. The record becomes the JSON Patch of the answer, the reasons that
+``stationmaster explain`` shows, and the pointers of the ``stationmaster.dev/applied`` annotation.
+
+An edit inside something that this Draft itself put there needs no operation of its own: the operation that
+added the parent renders the parent as it is at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from plugins.framework import applied, field, values
+from plugins.framework.field import Path
+
+if TYPE_CHECKING:
+    from plugins.framework.info import Info
+    from plugins.framework.runtime import CompiledRuntime
+
+Op = Literal["add", "replace", "remove"]
+
+ABSENT: Final = object()
+"""What a change says of a place where nothing was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One recorded edit: where, by whom, from what, to what (``ABSENT`` for nothing)."""
+
+    path: tuple[str | int, ...]
+    by: str
+    before: Any
+    after: Any
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer of the place."""
+        return field.pointer(self.path)
+
+
+class _Operation:
+    """One operation of the patch. Its value is read from the object when the patch is rendered."""
+
+    __slots__ = ("before", "container", "key", "op", "pointer")
+
+    def __init__(self, op: Op, pointer: str, container: Any, key: str | int, before: Any) -> None:
+        self.op: Op = op
+        self.pointer = pointer
+        self.container = container
+        self.key = key
+        self.before = before
+
+
+class Draft:
+    """A raw object under edit.
+
+    ``raw`` is the object itself and is changed in place. ``by`` is whoever edits now; the Pipeline sets it.
+    Every writing method takes the place as a ``Path``, builds missing or null parents, skips what would
+    change nothing (types compared exactly) and returns whether anything changed.
+    """
+
+    __slots__ = (
+        "_by",
+        "_claims",
+        "_info",
+        "_operations",
+        "_ours",
+        "_resolver",
+        "_slots",
+        "changes",
+        "raw",
+        "record",
+        "revision",
+        "runtime",
+    )
+
+    def __init__(
+        self,
+        raw: dict[str, Any],
+        *,
+        runtime: CompiledRuntime | None = None,
+        resolver: Callable[[dict[str, Any]], Info] | None = None,
+    ) -> None:
+        """Start to edit ``raw``, which stays the caller's; ``resolver`` makes ``info`` when it is asked for."""
+        self.raw = raw
+        self.runtime = runtime
+        self.record: dict[str, str] = {}
+        """Pointer -> ``<who>:<hash of the value>`` of what we wrote, for the applied annotation."""
+        self.changes: list[Change] = []
+        self._resolver = resolver
+        self._info: tuple[int, Info] | None = None
+        self._claims: dict[str, str] | None = None
+        self.revision = 0
+        self._by = ""
+        self._operations: list[_Operation] = []
+        self._ours: dict[int, Any] = {}
+        self._slots: dict[tuple[int, str | int], _Operation] = {}
+
+    @contextmanager
+    def by(self, who: str) -> Iterator[None]:
+        """Edits inside this block are recorded as made by ``who``."""
+        previous, self._by = self._by, who
+        try:
+            yield
+        finally:
+            self._by = previous
+
+    @property
+    def info(self) -> Info:
+        """The job resolved as the draft is now; made at most once per revision."""
+        if self._info is None or self._info[0] != self.revision:
+            if self._resolver is None:
+                raise LookupError("this draft has no runtime to be resolved against")
+            self._info = (self.revision, self._resolver(self.raw))
+        return self._info[1]
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """What the object's own annotation says that we wrote: proof of nothing until the value agrees."""
+        if self._claims is None:
+            self._claims = applied.read(self.raw)
+        return self._claims
+
+    def default(self, path: Path, value: Any) -> bool:
+        """Write a value where nothing stands, and remember that it is ours.
+
+        Where the value stands already and the object says that we wrote it (a reinvocation of the same
+        request), the memory is kept; a claim that does not match what we would write is forgotten.
+        """
+        current = self.get(path)
+        if current is None:
+            if not self.set(path, value):
+                return False
+            self.record[path.pointer] = applied.mark(self._by, value)
+            return True
+        mark = applied.mark(self._by, value)
+        if self.claims.get(path.pointer) == mark and applied.mark(self._by, current) == mark:
+            self.record[path.pointer] = mark
+        return False
+
+    def get(self, path: Path) -> Any:
+        """What stands at the path, or None."""
+        node: Any = self.raw
+        for step in path.steps:
+            if type(node) is dict:
+                node = node.get(step)
+            elif type(node) is list and type(step) is int and -1 < step < len(node):
+                node = node[step]
+            else:
+                return None
+        return node
+
+    def set(self, path: Path, value: Any) -> bool:
+        """Put a value at a place, whatever was there. Returns False where it already was so."""
+        container, key, ours = self._parent(path.steps)
+        if container is None:
+            return False
+        before = self._read(container, key)
+        if before is not ABSENT and values.same(before, value):
+            return False
+        value = values.copy(value)
+        container[key] = value
+        if not ours:
+            self._record("replace" if before is not ABSENT else "add", path.steps, container, key, before)
+        self._own(value)
+        self._note(path.steps, before, value)
+        return True
+
+    def setdefault(self, path: Path, value: Any) -> bool:
+        """Put a value only where nothing (or null) stands."""
+        current = self.get(path)
+        return current is None and self.set(path, value)
+
+    def remove(self, path: Path) -> bool:
+        """Take away what stands at a place. Returns False where nothing does."""
+        steps = path.steps
+        node: Any = self.raw
+        ours = False
+        for step in steps[:-1]:
+            ours = ours or id(node) in self._ours
+            node = self._read(node, step)
+            if node is ABSENT:
+                return False
+        ours = ours or id(node) in self._ours
+        before = self._read(node, steps[-1])
+        if before is ABSENT:
+            return False
+        key = steps[-1]
+        del node[key]
+        if not ours:
+            self._forget_or_remove(steps, node, key, before)
+        self._note(steps, before, ABSENT)
+        return True
+
+    def append(self, path: Path, value: Any) -> bool:
+        """Append an item to the list at a place (the list is made where there is none)."""
+        target = self.get(path)
+        if type(target) is not list:
+            return self.set(path, [value])
+        return self.insert(path, len(target), value)
+
+    def insert(self, path: Path, index: int, value: Any) -> bool:
+        """Insert an item into the list at a place; at its end it is written as ``/-``."""
+        target, ours = self._list(path)
+        if target is None:
+            return self.set(path, [value])
+        value = values.copy(value)
+        end = index >= len(target)
+        if not ours:
+            pointer = field.pointer(path.steps) + ("/-" if end else f"/{index}")
+            self._operations.append(_Operation("add", pointer, [value], 0, ABSENT))
+        target.insert(index, value)
+        self._own(value)
+        self._note((*path.steps, len(target) - 1 if end else index), ABSENT, value)
+        return True
+
+    def patch(self) -> list[dict[str, Any]]:
+        """The record as JSON Patch (RFC 6902), minimal: nothing that would change nothing is in it."""
+        out: list[dict[str, Any]] = []
+        for operation in self._operations:
+            if operation.op == "remove":
+                out.append({"op": "remove", "path": operation.pointer})
+                continue
+            value = operation.container[operation.key]
+            if operation.op == "replace" and values.same(value, operation.before):
+                continue
+            out.append({"op": operation.op, "path": operation.pointer, "value": value})
+        return out
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was edited at all."""
+        return bool(self._operations)
+
+    def _note(self, path: tuple[str | int, ...], before: Any, after: Any) -> None:
+        self.revision += 1
+        self.changes.append(Change(path=path, by=self._by, before=before, after=after))
+
+    def _own(self, value: Any) -> None:
+        """Remember what we put in, by identity: edits below it need no operation."""
+        if type(value) is dict:
+            self._ours[id(value)] = value
+            for item in value.values():
+                self._own(item)
+        elif type(value) is list:
+            self._ours[id(value)] = value
+            for item in value:
+                self._own(item)
+
+    @staticmethod
+    def _read(container: Any, key: str | int) -> Any:
+        if type(container) is dict:
+            return container.get(key, ABSENT)
+        if type(container) is list and type(key) is int and -1 < key < len(container):
+            return container[key]
+        return ABSENT
+
+    def _parent(self, steps: tuple[str | int, ...]) -> tuple[Any, str | int, bool]:
+        """The container of the last step, made where it is missing or null; None where a scalar is in the way."""
+        node: Any = self.raw
+        ours = id(node) in self._ours
+        for depth, step in enumerate(steps[:-1]):
+            child = self._read(node, step)
+            if child is ABSENT or child is None:
+                if type(node) is not dict:
+                    return None, 0, False
+                made: Any = [] if type(steps[depth + 1]) is int else {}
+                node[step] = made
+                if not ours:
+                    op: Op = "add" if child is ABSENT else "replace"
+                    self._record(op, steps[: depth + 1], node, step, child)
+                self._ours[id(made)] = made
+                child = made
+            elif type(child) is not dict and type(child) is not list:
+                return None, 0, False
+            node = child
+            ours = ours or id(node) in self._ours
+        key = steps[-1]
+        fits = type(node) is dict if type(key) is str else type(node) is list and key < len(node)  # type: ignore[operator]  # an int here
+        return (node, key, ours) if fits else (None, 0, False)
+
+    def _list(self, path: Path) -> tuple[list[Any] | None, bool]:
+        node: Any = self.raw
+        ours = id(node) in self._ours
+        for step in path.steps:
+            node = self._read(node, step)
+            ours = ours or id(node) in self._ours
+        return (node, ours) if type(node) is list else (None, False)
+
+    def _record(
+        self, op: Op, steps: tuple[str | int, ...], container: Any, key: str | int, before: Any
+    ) -> None:
+        slot = (id(container), key)
+        if slot in self._slots:
+            return
+        operation = _Operation(op, field.pointer(steps), container, key, before)
+        self._operations.append(operation)
+        if type(container) is dict:
+            self._slots[slot] = operation
+
+    def _forget_or_remove(
+        self, steps: tuple[str | int, ...], container: Any, key: str | int, before: Any
+    ) -> None:
+        earlier = self._slots.pop((id(container), key), None) if type(container) is dict else None
+        if earlier is None:
+            operation = _Operation("remove", field.pointer(steps), container, key, before)
+            self._operations.append(operation)
+        elif earlier.op == "add":
+            self._operations.remove(earlier)
+        else:
+            earlier.op = "remove"

@@ -1,0 +1,79 @@
+"""Small tools on JSON values: exact equality, copies, safe reading of objects of any shape."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+EMPTY: Final[dict[str, Any]] = {}
+"""What a missing object reads as. Never written to."""
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two JSON values are equal, types included.
+
+    Python calls ``1``, ``1.0`` and ``True`` equal; the API server does not, and a patch that skips such a
+    change is wrong.
+    """
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is dict:
+        if len(a) != len(b):
+            return False
+        for key, value in a.items():
+            if key not in b or not same(value, b[key]):
+                return False
+        return True
+    if kind is list:
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def copy(value: Any) -> Any:
+    """A deep copy of a JSON value; four times faster than ``copy.deepcopy``, which keeps a memo."""
+    kind = type(value)
+    if kind is dict:
+        return {k: copy(v) if type(v) is dict or type(v) is list else v for k, v in value.items()}
+    if kind is list:
+        return [copy(v) if type(v) is dict or type(v) is list else v for v in value]
+    return value
+
+
+def obj(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one: reading never fails on a wrong shape."""
+    return value if type(value) is dict else EMPTY
+
+
+def items(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if type(value) is list else []
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; whatever else stands in it is left out."""
+    return [v for v in value if type(v) is dict] if type(value) is list else []
+
+
+def text(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if type(value) is str else ""
+
+
+def at(value: Any, *steps: str) -> Any:
+    """The value below a chain of keys, or None."""
+    for step in steps:
+        if type(value) is not dict:
+            return None
+        value = value.get(step)
+    return value
+
+
+def at_obj(value: Any, *steps: str) -> dict[str, Any]:
+    """The object below a chain of keys; empty where there is none."""
+    for step in steps:
+        if type(value) is not dict:
+            return EMPTY
+        value = value.get(step)
+    return value if type(value) is dict else EMPTY
