@@ -1,0 +1,1 @@
+"""Stationmaster's plugins and the framework that runs them."""

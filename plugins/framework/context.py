@@ -1,0 +1,43 @@
+"""What every extension point is given: the request, the cluster as it was, the line, the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from plugins.framework.api.admission import AdmissionRequest
+from plugins.framework.cluster import Snapshot
+from plugins.framework.errors import DeadlineExceeded
+from plugins.framework.lines import Line
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """The surroundings of one request.
+
+    ``deadline`` is in the units of ``clock`` (monotonic seconds); None where nobody waits.
+    """
+
+    request: AdmissionRequest
+    cluster: Snapshot
+    line: Line
+    namespace: str
+    clock: Callable[[], float]
+    deadline: float | None = None
+    warnings: list[str] = field(default_factory=list)
+    """Said to whoever sent the object, whatever the verdict."""
+
+    @property
+    def is_create(self) -> bool:
+        """Whether the object is new."""
+        return self.request.operation == "CREATE"
+
+    @property
+    def is_update(self) -> bool:
+        """Whether there is an old object."""
+        return self.request.operation == "UPDATE"
+
+    def check_deadline(self) -> None:
+        """Raise DeadlineExceeded once the time that the caller grants is used up."""
+        if self.deadline is not None and self.clock() > self.deadline:
+            raise DeadlineExceeded("the time granted by the caller is used up")

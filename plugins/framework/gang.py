@@ -1,0 +1,93 @@
+"""The arithmetic of the Trainer's two PodGroup plugins, faults included (semantics 5.1).
+
+It predicts the PodGroup that the controller makes. What the gang really needs is the business of
+PodGroupTotals, which disagrees on purpose.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plugins.framework import quantity, values
+from plugins.framework.api import names
+from plugins.framework.info import Info, PodSet
+from plugins.framework.quantity import Quantity
+from plugins.framework.resources import template_requests
+
+_SHARED = "gang"
+
+
+class Gang(NamedTuple):
+    """minMember and minResources as the controller writes them."""
+
+    members: int
+    resources: dict[str, str]
+
+
+def controller_gang(info: Info) -> Gang:
+    """Members and resources over all pod sets, initializers included, replicas ignored.
+
+    Where both policies are set, the plugins share the numbers of one pod, and Go multiplies big ones in
+    place: the PodGroup that is built second multiplies them twice.
+    """
+    second = info.notes.get(_SHARED, False)
+    info.notes[_SHARED] = True
+    members = 0
+    total: dict[str, Quantity] = {}
+    for pod_set in info.pod_sets:
+        members += pod_set.count
+        for name, amount in _one_pod(info, pod_set).items():
+            factor = pod_set.count * (pod_set.count if second and _is_big(amount) else 1)
+            more = quantity.mul(amount, factor)
+            kept = total.get(name)
+            total[name] = more if kept is None else quantity.add(kept, more)
+    return Gang(members, {name: quantity.canonical(amount) for name, amount in sorted(total.items())})
+
+
+def _one_pod(info: Info, pod_set: PodSet) -> dict[str, Quantity]:
+    resources = pod_set.node_resources
+    line = info.line
+    sees = line.counts_merged_requests and (line.merges_resources or _sees_v22(info, pod_set))
+    pod = pod_set.job.pod
+    if resources is not None and sees:
+        own = info.job.resources_per_node if not line.merges_resources else resources
+        pod = {
+            **pod,
+            "containers": [
+                {**c, "resources": own} if c.get("name") == names.NODE else c for c in pod_set.job.containers
+            ],
+        }
+    return dict(template_requests(pod))
+
+
+def _sees_v22(info: Info, pod_set: PodSet) -> bool:
+    return pod_set.ancestor == names.TRAINER and info.runtime.ml_policy is not None
+
+
+def _is_big(amount: Quantity) -> bool:
+    """Whether Go keeps this amount as an arbitrary-precision number: those are shared, small ones copied."""
+    if amount.fmt == quantity.BINARY_SI:
+        return amount.nano % quantity.NANO != 0
+    return False
+
+
+def warn_about_gang(info: Info) -> list[str]:
+    """What a gang of this runtime will run into (G23)."""
+    out: list[str] = []
+    waiting = [p.name for p in info.pod_sets if p.job.depends_on]
+    if waiting:
+        out.append(
+            f"the PodGroup counts every job, but {', '.join(waiting)} waits for others by dependsOn: the gang is "
+            "never complete and no pod starts"
+        )
+    unscheduled = [p.name for p in info.pod_sets if not values.text(p.job.pod.get("schedulerName"))]
+    if unscheduled:
+        out.append(
+            f"job {', '.join(unscheduled)} names no schedulerName: the default scheduler ignores the PodGroup"
+        )
+    return out
+
+
+def policies(policy: dict[str, Any]) -> list[str]:
+    """The gang policies that a runtime sets."""
+    return [name for name in ("coscheduling", "volcano") if policy.get(name) is not None]

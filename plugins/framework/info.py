@@ -1,0 +1,385 @@
+"""One TrainJob resolved against its runtime: what plugins read, and where they leave what they add to pods.
+
+Counts are known at once. Pods are not built until somebody reads one: a plugin that adds environment leaves
+an edit, and the edits run, in order, at the first read. A review that only needs counts and totals never pays
+for pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from plugins.framework import quantity, values
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.lines import Line
+from plugins.framework.quantity import Quantity
+from plugins.framework.resources import CompiledPod
+from plugins.framework.runtime import ClusterFacts, CompiledRuntime, Job
+
+Requests = Mapping[str, Quantity]
+Edit = Callable[[], None]
+Observer = Callable[[str], None]
+
+RUNTIME_LAYER: Final = "runtime"
+
+
+class Container:
+    """One container of a pod under construction. Lists are copied when first written."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        """Edit ``raw``, a private copy of the container's top level."""
+        self.raw = raw
+
+    def upsert_env(self, *entries: dict[str, Any]) -> None:
+        """Replace the entry of the same name whole, else append."""
+        self._upsert("env", "name", entries)
+
+    def upsert_mounts(self, *entries: dict[str, Any]) -> None:
+        """Replace the mount of the same path whole, else append."""
+        self._upsert("volumeMounts", "mountPath", entries)
+
+    def upsert_ports(self, *entries: dict[str, Any]) -> None:
+        """Replace the first port of equal number or equal name, two absent names being equal (G18)."""
+        ports = list(self.raw.get("ports") or ())
+        for entry in entries:
+            for i, port in enumerate(ports):
+                if port.get("containerPort") == entry.get("containerPort") or port.get("name") == entry.get(
+                    "name"
+                ):
+                    ports[i] = entry
+                    break
+            else:
+                ports.append(entry)
+        if ports:
+            self.raw["ports"] = ports
+
+    def fold_ports(self) -> None:
+        """What copying the ports back into the JobSet does: each is upserted over the list it stands in."""
+        ports = self.raw.get("ports")
+        if ports and len(ports) > 1:
+            self.upsert_ports(*ports)
+
+    def _upsert(self, key: str, by: str, entries: tuple[dict[str, Any], ...]) -> None:
+        if not entries:
+            return
+        out = list(self.raw.get(key) or ())
+        at = {item.get(by): i for i, item in reversed(list(enumerate(out)))}
+        for entry in entries:
+            i = at.get(entry.get(by))
+            if i is None:
+                at[entry.get(by)] = len(out)
+                out.append(entry)
+            else:
+                out[i] = entry
+        self.raw[key] = out
+
+
+class PodSet:
+    """One replicated job of the resolved TrainJob: name, count, pod."""
+
+    __slots__ = (
+        "_info",
+        "_requests",
+        "built",
+        "count",
+        "extra_init",
+        "job",
+        "node_resources",
+        "replicas",
+    )
+
+    def __init__(self, info: Info, job: Job, count: int) -> None:
+        """Start from a job of the (patched) template."""
+        self._info = info
+        self.job = job
+        self.count = count
+        """Pods of one replica: parallelism and completions alike. A plugin may set it to any integer."""
+        self.replicas = 1 if job.ancestor in names.ANCESTORS else job.replicas
+        self.node_resources: dict[str, Any] | None = None
+        """What container ``node`` gets from ``resourcesPerNode``, merged; None where it gets nothing."""
+        self.extra_init: list[dict[str, Any]] = []
+        """Init containers that plugins add; known before the pod is built, since they can cost resources."""
+        self.built: dict[str, Any] | None = None
+        self._requests: Requests | None = None
+
+    @property
+    def name(self) -> str:
+        """The replicated job's name."""
+        return self.job.name
+
+    @property
+    def ancestor(self) -> str | None:
+        """The ancestor label of the job's template, any string; None without it."""
+        return self.job.ancestor
+
+    @property
+    def pods(self) -> int:
+        """All pods of this set: replicas x min(parallelism, completions), which are both ``count``."""
+        return self.replicas * max(self.count, 0)
+
+    @property
+    def template(self) -> dict[str, Any]:
+        """The finished entry of ``replicatedJobs``."""
+        self._info.settle()
+        assert self.built is not None, "settle builds every pod"  # noqa: S101  # an invariant, not a check
+        return self.built
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The finished pod's ``spec``."""
+        return values.at_obj(self.template, "template", "spec", "template", "spec")
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The finished pod's ``metadata`` (labels and annotations)."""
+        return values.at_obj(self.template, "template", "spec", "template", "metadata")
+
+    @property
+    def requests(self) -> Requests:
+        """Effective requests of one pod, as the scheduler will see them (resource-totals, section 2)."""
+        if self._requests is None:
+            self._requests = self._compute()
+        return self._requests
+
+    def _compute(self) -> Requests:
+        compiled = self.job.requests(self._info.facts)
+        if self.extra_init:
+            compiled = self._with_extra()
+        if self.node_resources is not None:
+            return compiled.with_container(names.NODE, self.node_resources)
+        return compiled.requests
+
+    def _with_extra(self) -> CompiledPod:
+        pod = {**self.job.pod, "initContainers": [*self.job.init_containers, *self.extra_init]}
+        return Job({"template": {"spec": {"template": {"spec": pod}}}}).requests(self._info.facts)
+
+    @property
+    def endpoints(self) -> Iterator[str]:
+        """Host names of the pods: ``<job>-<set>-<replica>-<pod>.<subdomain>``; never listed unless asked for."""
+        info = self._info
+        domain = info.subdomain
+        replicas = self.job.replicas if info.line.endpoints_per_replica else 1
+        for replica in range(replicas):
+            for pod in range(max(self.count, 0)):
+                yield f"{info.job.name}-{self.name}-{replica}-{pod}.{domain}"
+
+    def first_endpoints(self, most: int) -> list[str]:
+        """At most ``most`` host names."""
+        return list(islice(self.endpoints, most))
+
+    def has_container(self, name: str) -> bool:
+        """Whether the pod has a regular container of that name."""
+        return name in self.job.names
+
+    # Below: only for edits, which run while pods are being built.
+
+    def edit(self, name: str) -> Container | None:
+        """The regular container of that name, to be edited."""
+        return self._editable("containers", name)
+
+    def edit_any(self, name: str) -> Container | None:
+        """The regular container of that name, else the init container."""
+        return self._editable("containers", name) or self._editable("initContainers", name)
+
+    def edit_all(self, name: str) -> list[Container]:
+        """Every regular container of that name (one, in a legal pod)."""
+        container = self._editable("containers", name)
+        return [container] if container else []
+
+    def pod_under_construction(self) -> dict[str, Any]:
+        """The pod ``spec`` being built."""
+        assert self.built is not None, "edits run while pods are built"  # noqa: S101  # an invariant
+        pod: dict[str, Any] = self.built["template"]["spec"]["template"]["spec"]
+        return pod
+
+    @staticmethod
+    def fold_ports(raw: dict[str, Any]) -> None:
+        """Fold the ports of one container of the pod under construction."""
+        Container(raw).fold_ports()
+
+    def upsert_volumes(self, *volumes: dict[str, Any]) -> None:
+        """Replace the volume of the same name whole, else append."""
+        Container(self.pod_under_construction())._upsert("volumes", "name", volumes)  # noqa: SLF001  # same module
+
+    def _editable(self, kind: str, name: str) -> Container | None:
+        for raw in self.pod_under_construction().get(kind) or ():
+            if raw.get("name") == name:
+                return Container(raw)
+        return None
+
+    def start(self) -> None:
+        """Copy the job along the path that edits may touch."""
+        raw = dict(self.job.raw)
+        template = dict(values.obj(raw.get("template")))
+        job_spec = dict(values.obj(template.get("spec")))
+        pod_template = dict(values.obj(job_spec.get("template")))
+        pod = dict(self.job.pod)
+        for kind in ("containers", "initContainers"):
+            if kind in pod:
+                pod[kind] = [dict(c) for c in values.objects(pod[kind])]
+        pod_template["spec"] = pod
+        job_spec["template"] = pod_template
+        template["spec"] = job_spec
+        raw["template"] = template
+        self.built = raw
+
+
+class Info:
+    """One TrainJob, resolved. Built by ``resolve.resolve`` through the named ``with_...`` options."""
+
+    __slots__ = (
+        "_edits",
+        "_settled",
+        "annotations",
+        "args",
+        "build_error",
+        "by",
+        "command",
+        "facts",
+        "job",
+        "labels",
+        "layers",
+        "line",
+        "notes",
+        "pod_annotations",
+        "pod_labels",
+        "pod_sets",
+        "runtime",
+        "subdomain",
+        "template",
+    )
+
+    def __init__(self, job: TrainJob, runtime: CompiledRuntime, facts: ClusterFacts) -> None:
+        """Start from a TrainJob and its runtime, without pod sets."""
+        self.job = job
+        self.runtime = runtime
+        self.line: Line = runtime.line
+        self.facts = facts
+        self.labels: dict[str, Any] = runtime.jobset_labels
+        self.annotations: dict[str, Any] = runtime.jobset_annotations
+        self.template: dict[str, Any] = runtime.template
+        self.pod_labels: dict[str, str] = {}
+        self.pod_annotations: dict[str, str] = {}
+        self.pod_sets: list[PodSet] = []
+        self.subdomain: str = runtime.subdomain if runtime.subdomain is not None else job.name
+        self.command: list[str] | None = job.words("command")
+        """The trainer's command; TorchTune and Flux replace it as the controller does in memory."""
+        self.args: list[str] | None = job.words("args")
+        self.layers: list[tuple[str, tuple[Job, ...]]] = []
+        """The jobs after each merge layer, for ``explain``; the first is the runtime's own."""
+        self.notes: dict[str, Any] = {}
+        """Facts that one extension point leaves for a later one, by plugin name (MPI's slots, for one)."""
+        self.build_error = ""
+        """What the controller would fail with on every reconcile; empty where it can build the job."""
+        self.by = ""
+        self._edits: list[tuple[str, Edit]] = []
+        self._settled = False
+
+    def with_metadata(self, labels: dict[str, Any], annotations: dict[str, Any]) -> Info:
+        """Set the labels and annotations of the JobSet object."""
+        self.labels, self.annotations = labels, annotations
+        return self
+
+    def with_template(self, template: dict[str, Any]) -> Info:
+        """Set the patched JobSet spec."""
+        self.template = template
+        return self
+
+    def with_pod_set(self, job: Job, count: int) -> Info:
+        """Add a pod set; its count is at least 1, until a plugin says otherwise."""
+        self.pod_sets.append(PodSet(self, job, max(count, 1)))
+        return self
+
+    def by_ancestor(self, ancestor: str) -> PodSet | None:
+        """The first pod set with that ancestor."""
+        for pod_set in self.pod_sets:
+            if pod_set.job.ancestor == ancestor:
+                return pod_set
+        return None
+
+    def by_name(self, name: str) -> PodSet | None:
+        """The first pod set of that name."""
+        for pod_set in self.pod_sets:
+            if pod_set.job.name == name:
+                return pod_set
+        return None
+
+    @property
+    def trainer(self) -> PodSet | None:
+        """The first pod set with the ancestor ``trainer``."""
+        return self.by_ancestor(names.TRAINER)
+
+    def resources_per_node(self) -> dict[str, Any]:
+        """The resources that process counts follow: the TrainJob's if set at all, else the runtime's.
+
+        The runtime's are those of the first container ``node`` in a job that is named ``node`` or has the
+        ancestor ``trainer`` (semantics 2.6.2), whether it has any or not.
+        """
+        own = self.job.resources_per_node
+        if own is not None:
+            return own
+        for pod_set in self.pod_sets:
+            job = pod_set.job
+            if job.name == names.NODE or job.ancestor == names.TRAINER:
+                container = job.container(names.NODE)
+                if container is not None:
+                    return values.obj(container.get("resources"))
+        return values.EMPTY
+
+    def later(self, edit: Edit) -> None:
+        """Leave an edit of the pods; it runs when a pod is first read, under the present plugin's name."""
+        self._edits.append((self.by, edit))
+
+    def settle(self, observer: Observer | None = None) -> None:
+        """Build the pods and run all edits, once. The observer is told the name of each layer applied."""
+        if self._settled:
+            return
+        self._settled = True
+        for pod_set in self.pod_sets:
+            pod_set.start()
+        if observer:
+            observer(RUNTIME_LAYER)
+        for by, edit in self._edits:
+            edit()
+            if observer:
+                observer(by)
+
+
+def gpu_count(resources: Mapping[str, Any]) -> int:
+    """The GPUs of a container's resources, as the Trainer counts them (semantics 2.6.2).
+
+    The value, rounded up, of the first name that contains ``gpu``, lower-cased: requests first, limits only
+    if those give 0. With several such names Go picks one at random; we take the first in sorted order.
+    """
+    return _gpus(values.obj(resources.get("requests"))) or max(_gpus(values.obj(resources.get("limits"))), 0)
+
+
+def _gpus(amounts: Mapping[str, Any]) -> int:
+    for name in sorted(amounts):
+        if "gpu" in name.lower():
+            return quantity.value(_amount(amounts[name]))
+    return 0
+
+
+def _amount(raw: Any) -> Quantity:
+    """A quantity; one that cannot be read counts as none (whoever judges the resources names it)."""
+    try:
+        return quantity.parse(raw)
+    except quantity.QuantityError:
+        return quantity.Quantity(0, quantity.DECIMAL_SI)
+
+
+def cpu_count(resources: Mapping[str, Any]) -> int:
+    """The CPUs of a container's resources, rounded up: requests if present and not zero, else limits."""
+    for part in ("requests", "limits"):
+        amount = values.obj(resources.get(part)).get("cpu")
+        if amount is not None:
+            parsed = _amount(amount)
+            if parsed.nano or part == "limits":
+                return quantity.value(parsed)
+    return 0

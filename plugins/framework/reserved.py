@@ -1,0 +1,28 @@
+"""Environment names that the controller sets itself: found in ``spec.trainer.env``, entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from plugins.framework import field, values
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.field import FieldError, Path
+
+ENV: Final = Path("spec", "trainer", "env")
+
+
+def each(job: TrainJob, names: Collection[str], detail: Callable[[str], str]) -> Iterator[FieldError]:
+    """A ``Forbidden`` for each entry with one of these names, at its own name."""
+    if job.trainer is None:
+        return
+    for i, entry in enumerate(values.items(job.trainer.get("env"))):
+        name = values.text(values.obj(entry).get("name"))
+        if name in names:
+            yield field.forbidden(ENV.index(i).child("name"), detail(name))
+
+
+def listed(names: Collection[str]) -> str:
+    """``A, B and C``, for messages."""
+    *most, last = sorted(names)
+    return f"{', '.join(most)} and {last}" if most else last

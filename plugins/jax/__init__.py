@@ -1,0 +1,72 @@
+"""Tells JAX processes how many they are, who they are and where the coordinator is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from plugins.framework import pods, reserved
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.context import Context
+from plugins.framework.field import Findings
+from plugins.framework.info import Info
+from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+from plugins.framework.registry import Args, Handle, PluginSpec
+
+NAME: Final = "JAX"
+
+RESERVED: Final = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
+
+
+@dataclass(frozen=True)
+class JAX(EnforceMLPolicyPlugin, CustomValidationPlugin):
+    """One JAX process a node (semantics 4.6)."""
+
+    name: ClassVar[str] = NAME
+
+    def enforce_ml_policy(self, ctx: Context, info: Info) -> None:
+        """Set the count; add three variables and the port to the trainer."""
+        del ctx
+        if info.runtime.policy != "jax":
+            return
+        pods.set_trainer_count(info)
+        trainer = info.trainer
+        if info.job.trainer is None or trainer is None:
+            return
+
+        def add_env() -> None:
+            container = trainer.edit(names.NODE)
+            if container is None:
+                return
+            container.upsert_env(
+                pods.env("JAX_NUM_PROCESSES", str(trainer.count)),
+                pods.env_from_index("JAX_PROCESS_ID"),
+                pods.env(
+                    "JAX_COORDINATOR_ADDRESS", f"{pods.master_address(info)}:{names.TRAINER_PORT}"
+                ),
+            )
+            container.upsert_ports({"containerPort": names.TRAINER_PORT})
+
+        info.later(add_env)
+
+    def validate(
+        self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
+    ) -> Findings:
+        """The Trainer lets users override these three, and the job then hangs (G22): refused here."""
+        del ctx, old
+        found = Findings()
+        if info is None or info.runtime.policy != "jax":
+            return found
+        found.error(
+            *reserved.each(new, RESERVED, lambda name: f"{name} is set by the JAX runtime; remove it")
+        )
+        return found
+
+
+def new(_args: Args, _handle: Handle) -> JAX:
+    """Build the plugin."""
+    return JAX()
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new)

@@ -1,0 +1,139 @@
+"""On UPDATE, gives back the stored form of what differs from it in form alone.
+
+Applying a manifest a second time sends it as the user wrote it: without what admission added, with ``cpu: 2``
+where ``"2"`` is stored, without Kueue's entry. The API server takes each for a change, and refuses it. Here the
+stored form is put back, in the stored order, so that applying again changes nothing (webhook-server A.8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from plugins.framework import applied, field, values
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.context import Context
+from plugins.framework.draft import Draft
+from plugins.framework.field import Path
+from plugins.framework.interface import ReconcileUpdatePlugin
+from plugins.framework.registry import Args, Handle, PluginSpec
+
+NAME: Final = "KeepOldForm"
+
+_WHOLE: Final = ("trainer", "initializer", "activeDeadlineSeconds")
+_ANNOTATIONS: Final = Path("metadata", "annotations")
+_PATCHES: Final = "runtimePatches"
+_KEYED: Final = {"env": "name"}
+"""Lists that the API keys by a field: their order says nothing to the user (env of trainer and initializers)."""
+
+
+@dataclass(frozen=True)
+class KeepOldForm(ReconcileUpdatePlugin):
+    """Restores what the record, Kueue's entry, the form of a quantity or ``time`` explains."""
+
+    name: ClassVar[str] = NAME
+
+    def reconcile_update(self, ctx: Context, draft: Draft, old: TrainJob) -> None:
+        """Put back fields of ``spec`` where nothing but the form differs, and our own annotations always."""
+        record = applied.read(old.raw)
+        new_spec = values.obj(draft.raw.get("spec"))
+        for key in _WHOLE:
+            pointer = f"/spec/{key}"
+            if _differs(old.spec, new_spec, key) and _explained(
+                record, pointer, old.spec.get(key), new_spec.get(key)
+            ):
+                _restore(draft, Path("spec", key), old.spec.get(key))
+        if (
+            ctx.line.has_managers
+            and _differs(old.spec, new_spec, _PATCHES)
+            and values.same(_of_users(old.spec.get(_PATCHES)), _of_users(new_spec.get(_PATCHES)))
+        ):
+            _restore(draft, Path("spec", _PATCHES), old.spec.get(_PATCHES))
+        _restore_annotations(draft, old)
+
+
+def _differs(old: dict[str, Any], new: dict[str, Any], key: str) -> bool:
+    return not values.same(old.get(key), new.get(key))
+
+
+def _restore(draft: Draft, path: Path, value: Any) -> None:
+    if value is None:
+        draft.remove(path)
+    else:
+        draft.set(path, value)
+
+
+def _restore_annotations(draft: Draft, old: TrainJob) -> None:
+    """Nobody but us writes our annotations: they stay as stored, present or absent."""
+    for name in names.OUR_ANNOTATIONS:
+        _restore(draft, _ANNOTATIONS.key(name), old.annotations.get(name))
+
+
+def _explained(record: dict[str, str], pointer: str, old: Any, new: Any) -> bool:
+    """Whether ``new`` is ``old`` in another form, or without what the record says that we added."""
+    if new is None:
+        return old is None or _ours(record, pointer, old)
+    if type(old) is dict and type(new) is dict:
+        return _objects_explained(record, pointer, old, new)
+    if type(old) is list and type(new) is list:
+        return _lists_explained(pointer, old, new)
+    return values.same(old, new)
+
+
+def _objects_explained(
+    record: dict[str, str], pointer: str, old: dict[str, Any], new: dict[str, Any]
+) -> bool:
+    if pointer.endswith(("/limits", "/requests")):
+        return _amounts_equal(old, new)
+    if new.keys() - old.keys():
+        return all(new[k] is None for k in new.keys() - old.keys()) and _objects_explained(
+            record, pointer, old, {k: v for k, v in new.items() if k in old}
+        )
+    return all(
+        _explained(record, pointer + field.pointer((key,)), value, new.get(key)) for key, value in old.items()
+    )
+
+
+def _amounts_equal(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return old.keys() == new.keys() and all(
+        applied.canonical(value) == applied.canonical(new[name]) for name, value in old.items()
+    )
+
+
+def _lists_explained(pointer: str, old: list[Any], new: list[Any]) -> bool:
+    key = _KEYED.get(pointer.rpartition("/")[2])
+    if key is None or len(old) != len(new):
+        return values.same(old, new)
+    by_key = {values.obj(item).get(key): item for item in old}
+    return len(by_key) == len(old) and all(
+        values.same(by_key.get(values.obj(item).get(key)), item) for item in new
+    )
+
+
+def _ours(record: dict[str, str], pointer: str, value: Any) -> bool:
+    """Whether all that stands here was written by us: this very value, or an object of such values."""
+    if applied.explains(record, pointer, value):
+        return True
+    if type(value) is not dict or pointer not in record:
+        return False
+    return all(_ours(record, pointer + field.pointer((key,)), item) for key, item in value.items())
+
+
+def _of_users(patches: Any) -> list[Any]:
+    """The entries that users wrote, without ``time``: what is left is what an update can mean."""
+    out: list[Any] = []
+    for patch in values.items(patches):
+        if type(patch) is not dict:
+            out.append(patch)
+        elif patch.get("manager") not in (names.KUEUE_MANAGER, *names.OUR_MANAGERS):
+            out.append({k: v for k, v in patch.items() if k != "time"})
+    return out
+
+
+def new(_args: Args, _handle: Handle) -> KeepOldForm:
+    """Build the plugin."""
+    return KeepOldForm()
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new)

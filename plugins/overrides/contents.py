@@ -1,0 +1,294 @@
+"""What an override says about one job: checked by itself, and against the runtime's job of that name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plugins.framework import field, labels, values
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.field import FieldError, Findings, Path
+from plugins.framework.info import Info
+from plugins.framework.lines import Line
+from plugins.framework.runtime import Job
+
+_METADATA: Final = frozenset({"labels", "annotations"})
+_SOURCE_FREE: Final = "name"
+_MPI_VOLUMES: Final = frozenset({"mpi-ssh-auth", "mpi-hostfile"})
+_FLUX_VOLUMES: Final = frozenset({"spack-install", "flux-install", "shared-memory", "flux-curve"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One override of one job, whatever the generation: where it stands and what it holds."""
+
+    owner: str
+    """The manager, or the entry's place in the list."""
+    job: str
+    at_job: Path
+    """Where the job's name stands."""
+    metadata: tuple[tuple[Path, dict[str, Any], str], ...]
+    """Path, metadata object and level (JobSet, Job, Pod)."""
+    at: Path
+    """Where the pod spec stands."""
+    pod: dict[str, Any]
+    at_entry: Path
+    entry: dict[str, Any]
+
+
+def targets(line: Line, job: TrainJob) -> list[Target]:
+    """Every (entry, job) pair, in the order in which they are applied."""
+    out: list[Target] = []
+    root = Path("spec", line.generation)
+    for i, entry in enumerate(values.items(job.spec.get(line.generation))):
+        if type(entry) is dict:
+            take = _patches if line.has_managers else _overrides
+            out.extend(take(line, root.index(i), entry, i))
+    return out
+
+
+def _patches(line: Line, at: Path, entry: dict[str, Any], i: int) -> Iterator[Target]:
+    del line, i
+    template = at.child("trainingRuntimeSpec", "template")
+    owner = values.text(entry.get("manager"))
+    jobset_metadata = values.at_obj(entry, "trainingRuntimeSpec", "template", "metadata")
+    jobs = values.items(values.at(entry, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"))
+    if jobset_metadata and not jobs:
+        yield Target(
+            owner=owner,
+            job="",
+            at_job=at,
+            metadata=((template.child("metadata"), jobset_metadata, "JobSet"),),
+            at=at,
+            pod={},
+            at_entry=at,
+            entry=entry,
+        )
+    for k, raw in enumerate(jobs):
+        here = template.child("spec", "replicatedJobs").index(k)
+        job_template = values.at_obj(raw, "template")
+        pod_template = values.at_obj(job_template, "spec", "template")
+        metadata = [
+            (here.child("template", "metadata"), values.obj(job_template.get("metadata")), "Job"),
+            (
+                here.child("template", "spec", "template", "metadata"),
+                values.obj(pod_template.get("metadata")),
+                "Pod",
+            ),
+        ]
+        if k == 0:
+            metadata.insert(0, (template.child("metadata"), jobset_metadata, "JobSet"))
+        yield Target(
+            owner=owner,
+            job=values.text(values.obj(raw).get("name")),
+            at_job=here.child("name"),
+            metadata=tuple(m for m in metadata if m[1]),
+            at=here.child("template", "spec", "template", "spec"),
+            pod=values.obj(pod_template.get("spec")),
+            at_entry=at,
+            entry=entry,
+        )
+
+
+def _overrides(line: Line, at: Path, entry: dict[str, Any], i: int) -> Iterator[Target]:
+    whole = line.generation == "podSpecOverrides"
+    pod = entry if whole else values.obj(entry.get("spec"))
+    metadata = values.obj(entry.get("metadata"))
+    for k, raw in enumerate(values.items(entry.get("targetJobs"))):
+        yield Target(
+            owner=f"{line.generation}[{i}]",
+            job=values.text(values.obj(raw).get("name")),
+            at_job=at.child("targetJobs").index(k).child("name"),
+            metadata=((at.child("metadata"), metadata, "Pod"),) if metadata and not whole else (),
+            at=at if whole else at.child("spec"),
+            pod=pod,
+            at_entry=at,
+            entry=entry,
+        )
+
+
+def problems(all_targets: list[Target]) -> Iterator[FieldError]:
+    """What is wrong with the entries whatever the runtime: directives, metadata, env of reserved containers."""
+    seen: set[int] = set()
+    for target in all_targets:
+        if id(target.entry) not in seen:
+            seen.add(id(target.entry))
+            yield from _directives(target.at_entry, target.entry)
+        for path, metadata, level in target.metadata:
+            yield from _metadata(path, metadata, level)
+        for kind in ("containers", "initContainers"):
+            for k, container in enumerate(values.objects(target.pod.get(kind))):
+                name = container.get("name")
+                if name in names.RESERVED_CONTAINERS and container.get("env"):
+                    at = target.at.child(kind).index(k).child("env")
+                    where = "spec.trainer.env" if name == names.NODE else "spec.initializer"
+                    yield field.forbidden(
+                        at,
+                        f"must not have envs for the {', '.join(names.RESERVED_CONTAINERS)} containers: set "
+                        f"them in {where}",
+                    )
+
+
+def _directives(at: Path, value: Any) -> Iterator[FieldError]:
+    """Keys that begin with ``$`` are orders to the merge, not data (3.3); no API field begins so."""
+    stack: list[tuple[Path, Any]] = [(at, value)]
+    while stack:
+        path, node = stack.pop()
+        if type(node) is dict:
+            for key, item in node.items():
+                if key.startswith("$"):
+                    yield field.forbidden(
+                        path.key(key), "merge directives are not allowed: the Trainer would act on them"
+                    )
+                else:
+                    stack.append((path.child(key), item))
+        elif type(node) is list:
+            stack.extend((path.index(i), item) for i, item in enumerate(node))
+
+
+def _metadata(path: Path, metadata: dict[str, Any], level: str) -> Iterator[FieldError]:
+    for key in metadata:
+        if key not in _METADATA:
+            yield field.forbidden(path.child(key), "only labels and annotations may be patched")
+    yield from labels.problems(path, metadata)
+    ancestor = values.obj(metadata.get("labels")).get(names.ANCESTOR_LABEL)
+    if ancestor is not None and level == "Job":
+        yield field.forbidden(
+            path.child("labels").key(names.ANCESTOR_LABEL),
+            "the ancestor decides where image, command and counts go; it is the runtime's to say",
+        )
+
+
+def repeated(line: Line, job: TrainJob) -> Iterator[FieldError]:
+    """2.0 takes each job once in the whole list."""
+    seen: set[str] = set()
+    for target in targets(line, job):
+        if target.job in seen:
+            yield field.duplicate(target.at_job, target.job)
+        seen.add(target.job)
+
+
+def against_runtime(info: Info, target: Target, all_targets: list[Target]) -> Findings:
+    """Names that the runtime lacks; volumes and env that end with two sources; mounts of nothing."""
+    found = Findings()
+    if not target.job and not target.pod:
+        return found
+    job = info.runtime.job(target.job)
+    if job is None:
+        there = ", ".join(info.runtime.job_names) or "none"
+        detail = f"jobs of runtime {info.runtime.name}: {there}"
+        found.error(field.not_found(target.at_job, target.job, detail))
+        return found
+    found.error(*_containers(target, job), *_volumes(target, job))
+    declared = _declared(info, job, all_targets)
+    for kind in ("containers", "initContainers"):
+        for k, container in enumerate(values.objects(target.pod.get(kind))):
+            at = target.at.child(kind).index(k)
+            base = _base(job, kind, values.text(container.get("name")))
+            found.error(*_env(at, container, base), *_mounts(at, container, declared, job))
+            found.warn(*_replaced_mounts(at, container, base))
+    found.warn(*_lost_tolerations(target, job))
+    return found
+
+
+def _base(job: Job, kind: str, name: str) -> dict[str, Any]:
+    pool = job.containers if kind == "containers" else job.init_containers
+    return next((c for c in pool if c.get("name") == name), {})
+
+
+def _containers(target: Target, job: Job) -> Iterator[FieldError]:
+    for kind, known, other, noun in (
+        ("containers", job.names, job.init_names, "containers"),
+        ("initContainers", job.init_names, job.names, "init containers"),
+    ):
+        for k, container in enumerate(values.objects(target.pod.get(kind))):
+            name = values.text(container.get("name"))
+            if name in known:
+                continue
+            there = ", ".join(sorted(known)) or "none"
+            detail = f"{noun} of job {job.name}: {there}"
+            if name in other:
+                side = "initContainers" if kind == "containers" else "containers"
+                detail += f"; {name} is one of its {side}: patch it there"
+            yield field.not_found(target.at.child(kind).index(k).child("name"), name, detail)
+
+
+def _volumes(target: Target, job: Job) -> Iterator[FieldError]:
+    base = {v.get("name"): v for v in values.objects(job.pod.get("volumes"))}
+    for k, volume in enumerate(values.objects(target.pod.get("volumes"))):
+        own = _sources(volume)
+        at = target.at.child("volumes").index(k)
+        old = base.get(volume.get("name"))
+        clash = own ^ _sources(old) if old is not None and own else set()
+        if old is not None and own - _sources(old) and clash:
+            detail = (
+                f"the runtime's volume of this name is of type {', '.join(sorted(_sources(old)))}; merging would "
+                f"leave both it and {', '.join(sorted(own))}: choose another name"
+            )
+            yield field.invalid(at, volume.get("name"), detail)
+
+
+def _sources(volume: dict[str, Any] | None) -> set[str]:
+    return {key for key in (volume or {}) if key != _SOURCE_FREE}
+
+
+def _env(at: Path, container: dict[str, Any], base: dict[str, Any]) -> Iterator[FieldError]:
+    known = {e.get("name"): e for e in values.objects(base.get("env"))}
+    for k, entry in enumerate(values.objects(container.get("env"))):
+        old = known.get(entry.get("name"), {})
+        has_value = bool(entry.get("value") or old.get("value"))
+        has_source = entry.get("valueFrom") is not None or old.get("valueFrom") is not None
+        if has_value and has_source:
+            detail = "would have both value and valueFrom, after merging with the runtime's entry of this name"
+            yield field.invalid(at.child("env").index(k), entry.get("name"), detail)
+
+
+def _declared(info: Info, job: Job, all_targets: list[Target]) -> set[str]:
+    """Volumes that the job's pods will have: the runtime's, the patches', claims, the policy's own."""
+    out = {values.text(v.get("name")) for v in values.objects(job.pod.get("volumes"))}
+    for target in all_targets:
+        if target.job == job.name:
+            out |= {values.text(v.get("name")) for v in values.objects(target.pod.get("volumes"))}
+    for policy in values.objects(info.runtime.template.get("volumeClaimPolicies")):
+        for template in values.objects(policy.get("templates")):
+            out.add(values.text(values.at(template, "metadata", "name")))
+    if info.runtime.policy == "mpi":
+        out |= _MPI_VOLUMES
+    elif info.runtime.policy == "flux":
+        out |= _FLUX_VOLUMES | {f"{info.job.name}-flux-entrypoint"}
+    return out
+
+
+def _mounts(at: Path, container: dict[str, Any], declared: set[str], job: Job) -> Iterator[FieldError]:
+    for k, mount in enumerate(values.objects(container.get("volumeMounts"))):
+        name = values.text(mount.get("name"))
+        if name not in declared:
+            there = ", ".join(sorted(declared)) or "none"
+            here = at.child("volumeMounts").index(k).child("name")
+            yield field.not_found(here, name, f"volumes of job {job.name}: {there}")
+
+
+def _replaced_mounts(at: Path, container: dict[str, Any], base: dict[str, Any]) -> Iterator[str]:
+    known = {m.get("mountPath"): m.get("name") for m in values.objects(base.get("volumeMounts"))}
+    for k, mount in enumerate(values.objects(container.get("volumeMounts"))):
+        old = known.get(mount.get("mountPath"))
+        if old is not None and old != mount.get("name"):
+            yield (
+                f"{at.child('volumeMounts').index(k)}: replaces the runtime's mount of volume {old} at "
+                f"{mount.get('mountPath')} (mounts are merged by path)"
+            )
+
+
+def _lost_tolerations(target: Target, job: Job) -> Iterator[str]:
+    own = target.pod.get("tolerations")
+    if type(own) is not list or not own:
+        return
+    lost = [t for t in values.objects(job.pod.get("tolerations")) if t not in own]
+    if lost:
+        keys = ", ".join(str(t.get("key") or "*") for t in lost)
+        yield (
+            f"{target.at.child('tolerations')}: replaces the runtime's list; lost for {keys}: the Trainer does not "
+            "merge tolerations, so repeat those that must stay"
+        )

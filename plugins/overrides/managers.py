@@ -1,0 +1,42 @@
+"""Who owns a ``runtimePatches`` entry: a domain-prefixed path that is not ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from plugins.framework import field, values
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.field import FieldError, Path
+
+PATCHES: Final = Path("spec", "runtimePatches")
+
+_HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_HOST_MOST: Final = 253
+_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+_EXAMPLE: Final = 'must be a domain-prefixed path (such as "acme.io/foo")'
+
+
+def problems(job: TrainJob, *, is_create: bool) -> Iterator[FieldError]:
+    """The Trainer's rules (IsDomainPrefixedPath), at the entry's own path."""
+    for i, patch in enumerate(values.items(job.spec.get("runtimePatches"))):
+        manager = values.text(values.obj(patch).get("manager"))
+        at = PATCHES.index(i).child("manager")
+        detail = _problem(manager)
+        if detail:
+            yield field.invalid(at, manager, detail)
+        elif is_create and manager in names.OUR_MANAGERS:
+            yield field.forbidden(at, f"{manager} belongs to Stationmaster; use a manager of your own")
+
+
+def _problem(manager: str) -> str:
+    host, _, path = manager.partition("/")
+    if not host or not path:
+        return _EXAMPLE
+    if len(host) > _HOST_MOST or not _HOST.fullmatch(host):
+        return f"{_EXAMPLE}: the domain {field.show(host)} must be a lowercase RFC 1123 subdomain"
+    if not _PATH.fullmatch(path):
+        return f"{_EXAMPLE}: Invalid path (must match {_PATH.pattern!r})"
+    return ""

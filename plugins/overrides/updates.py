@@ -1,0 +1,90 @@
+"""Which changes of overrides an update may make: what the Trainer allows, and what JobSet takes afterwards.
+
+The Trainer lets overrides change while a TrainJob is suspended; JobSet then refuses most of what they touch,
+where nobody sees it, and the TrainJob stays suspended for ever (semantics 6.3, 10.2, G25).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from plugins.framework import field, values
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.context import Context
+from plugins.framework.field import FieldError, Path
+from plugins.framework.info import Info
+from plugins.framework.resolve import resolve
+from plugins.framework.runtime import Job
+
+_TITLES: Final = {
+    "runtimePatches": "RuntimePatches",
+    "podTemplateOverrides": "PodTemplateOverrides",
+    "podSpecOverrides": "PodSpecOverrides",
+}
+_CHANGEABLE: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
+"""Fields of a pod template that JobSet lets change while suspended, besides labels and annotations."""
+
+
+def problems(ctx: Context, info: Info | None, old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
+    """The suspend rule; then, where a JobSet exists already, what it will not take."""
+    line = ctx.line
+    key = line.generation
+    before, after = old.spec.get(key) or [], new.spec.get(key) or []
+    if values.same(before, after):
+        return
+    at = Path("spec", key)
+    may = new.is_suspended or (line.suspended_before_or_after and old.is_suspended)
+    if not may:
+        when = " before or after the update" if line.suspended_before_or_after else ""
+        detail = f"{_TITLES[key]} can only be modified when the TrainJob is suspended{when}"
+        yield field.forbidden(at, detail)
+    elif info is not None and _has_jobset(old):
+        yield from _refused_by_jobset(at, info, old, new)
+
+
+def _has_jobset(job: TrainJob) -> bool:
+    """Whether the controller has been here: its first act is the JobSet, its second the status."""
+    status = values.obj(job.raw.get("status"))
+    return bool(status.get("conditions") or status.get("jobsStatus")) and not job.is_managed_elsewhere
+
+
+def _refused_by_jobset(at: Path, info: Info, old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
+    before = {p.name: p.job for p in resolve(old, info.runtime, info.facts).pod_sets}
+    for pod_set in info.pod_sets:
+        job = before.get(pod_set.name)
+        if job is None or job is pod_set.job:
+            continue
+        for name in _frozen_differences(job, pod_set.job):
+            entry = _place(at, new, pod_set.name)
+            detail = (
+                f"changes {name} of job {pod_set.name}, which JobSet does not let change once it exists: the "
+                "TrainJob would stay suspended for ever; delete it and create it anew"
+            )
+            yield field.forbidden(entry, detail)
+
+
+def _frozen_differences(old: Job, new: Job) -> Iterator[str]:
+    for key in sorted((old.pod.keys() | new.pod.keys()) - _CHANGEABLE):
+        if not values.same(old.pod.get(key), new.pod.get(key)):
+            yield key
+    if not values.same(_job_metadata(old), _job_metadata(new)):
+        yield "the Job's metadata"
+
+
+def _job_metadata(job: Job) -> Any:
+    return values.at(job.raw, "template", "metadata")
+
+
+def _place(at: Path, new: TrainJob, job_name: str) -> Path:
+    """The first entry of the new list that is about this job; the list itself where none is."""
+    for i, entry in enumerate(values.objects(new.spec.get(str(at[-1])))):
+        jobs = values.at(entry, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+        for k, job in enumerate(values.objects(jobs)):
+            if job.get("name") == job_name:
+                below = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+                return at.index(i).child(*below).index(k)
+        for target in values.objects(entry.get("targetJobs")):
+            if target.get("name") == job_name:
+                return at.index(i)
+    return at

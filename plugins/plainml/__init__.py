@@ -1,0 +1,50 @@
+"""Counts and environment for runtimes without a framework of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from plugins.framework import pods
+from plugins.framework.api import names
+from plugins.framework.context import Context
+from plugins.framework.info import Info
+from plugins.framework.interface import EnforceMLPolicyPlugin
+from plugins.framework.registry import Args, Handle, PluginSpec
+
+NAME: Final = "PlainML"
+
+_OTHERS: Final = frozenset({"torch", "mpi", "jax"})
+"""Policies whose plugins do this themselves; XGBoost and Flux leave it to this one (semantics 4.5)."""
+
+
+@dataclass(frozen=True)
+class PlainML(EnforceMLPolicyPlugin):
+    """``numNodes`` becomes the trainer's count, ``trainer.env`` its environment."""
+
+    name: ClassVar[str] = NAME
+
+    def enforce_ml_policy(self, ctx: Context, info: Info) -> None:
+        """Act where torch, mpi and jax are all absent."""
+        del ctx
+        if info.runtime.policy in _OTHERS:
+            return
+        pods.set_trainer_count(info)
+        trainer = info.trainer
+        if info.job.trainer is None or trainer is None:
+            return
+
+        def add_env() -> None:
+            container = trainer.edit(names.NODE)
+            if container:
+                container.upsert_env(*pods.trainer_env(info.job.env))
+
+        info.later(add_env)
+
+
+def new(_args: Args, _handle: Handle) -> PlainML:
+    """Build the plugin."""
+    return PlainML()
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new)

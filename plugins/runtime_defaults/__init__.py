@@ -1,0 +1,70 @@
+"""Writes into a TrainJob what its runtime gives it anyway, so that the stored object shows what will run.
+
+A field is written only where the controller builds the same objects with and without it, decided by rules on
+the compiled runtime (``rules``). One exception repairs a trap: a distributed policy adds none of its
+environment to a TrainJob without ``spec.trainer`` (semantics G10), so ``spec.trainer`` is created there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.context import Context
+from plugins.framework.draft import Draft
+from plugins.framework.field import Path
+from plugins.framework.interface import DefaultTrainJobPlugin
+from plugins.framework.registry import Args, Handle, PluginSpec
+from plugins.runtime_defaults import rules
+
+NAME: Final = "RuntimeDefaults"
+
+TRAINER: Final = Path("spec", "trainer")
+
+Field = Literal["numNodes", "numProcPerNode", "image", "command", "args", "resourcesPerNode"]
+ORDER: Final[tuple[Field, ...]] = (
+    "numNodes",
+    "numProcPerNode",
+    "image",
+    "command",
+    "args",
+    "resourcesPerNode",
+)
+
+
+class RuntimeDefaultsArgs(Args, frozen=True):
+    """Which fields may be written. In the profile: ``args: {fields: [numNodes, image]}``."""
+
+    fields: tuple[Field, ...] = ("numNodes", "numProcPerNode", "resourcesPerNode")
+
+
+@dataclass(frozen=True)
+class RuntimeDefaults(DefaultTrainJobPlugin):
+    """Shows the runtime's values in ``spec.trainer``. Never on UPDATE: the field is immutable then."""
+
+    name: ClassVar[str] = NAME
+    args: RuntimeDefaultsArgs
+
+    def default_train_job(self, ctx: Context, draft: Draft) -> None:
+        """Create ``spec.trainer`` where its absence is a trap; then write what is unset and harmless."""
+        del ctx
+        runtime = draft.runtime
+        if runtime is None:
+            return
+        if rules.needs_trainer(runtime):
+            draft.default(TRAINER, {})
+        job = TrainJob(draft.raw)
+        for name in ORDER:
+            if name in self.args.fields:
+                value = rules.RULES[name](runtime, job)
+                if value is not None:
+                    draft.default(TRAINER.child(name), value)
+
+
+def new(args: RuntimeDefaultsArgs, _handle: Handle) -> RuntimeDefaults:
+    """Build the plugin."""
+    return RuntimeDefaults(args)
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new, args=RuntimeDefaultsArgs)

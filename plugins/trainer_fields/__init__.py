@@ -1,0 +1,116 @@
+"""``spec.trainer``: numbers that make sense, and fields that would be ignored without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from plugins.framework import field, reserved
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.context import Context
+from plugins.framework.field import FieldError, Findings, Path
+from plugins.framework.info import Info
+from plugins.framework.interface import CustomValidationPlugin
+from plugins.framework.lines import Line
+from plugins.framework.registry import Args, Handle, PluginSpec
+
+NAME: Final = "TrainerFields"
+
+_SPEC: Final = Path("spec")
+_TRAINER: Final = Path("spec", "trainer")
+_STATUS_ENV: Final = (
+    "KUBEFLOW_TRAINER_SERVER_URL",
+    "KUBEFLOW_TRAINER_SERVER_CA_CERT",
+    "KUBEFLOW_TRAINER_SERVER_TOKEN",
+)
+"""Set by the Trainer's status plugin, where that is on (semantics 4.9); reserved by nobody there."""
+_TARGET: Final = ("image", "command", "args", "env", "numNodes", "resourcesPerNode")
+
+
+@dataclass(frozen=True)
+class TrainerFields(CustomValidationPlugin):
+    """Rules about ``spec.trainer`` and ``spec.initializer`` that no policy plugin owns (semantics 10.3)."""
+
+    name: ClassVar[str] = NAME
+
+    def validate(
+        self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
+    ) -> Findings:
+        """Numbers, reserved names, what an update may not add or remove, what has no effect."""
+        found = Findings()
+        found.error(*_numbers(new), *reserved.each(new, _STATUS_ENV, _reserved_detail))
+        if old is not None and ctx.line.immutable_trainer:
+            found.error(*_added_or_removed(old, new))
+        if old is not None and not ctx.line.immutable_trainer:
+            found.warn(*_ignored_until_suspended(old, new))
+        if info is not None and new.trainer:
+            found.warn(*_without_effect(ctx.line, info, new))
+        return found
+
+
+def _reserved_detail(name: str) -> str:
+    return f"{name} is set by the Trainer's status plugin; remove it from the env"
+
+
+def _numbers(job: TrainJob) -> Iterator[FieldError]:
+    for key, value in (("numNodes", job.num_nodes), ("numProcPerNode", job.num_proc_per_node)):
+        if type(value) is int and value < 1:
+            yield field.invalid(_TRAINER.child(key), value, "must be at least 1")
+
+
+def _added_or_removed(old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
+    """Presence is not covered by the CRD's immutability: remove, then add another, defeats it (G25)."""
+    for key in ("trainer", "initializer"):
+        before, after = _present(old, key), _present(new, key)
+        if before != after:
+            what = "removed" if before else "added"
+            detail = f"cannot be {what} after creation: delete the TrainJob and create it anew"
+            yield field.forbidden(_SPEC.child(key), detail)
+
+
+def _present(job: TrainJob, key: str) -> bool:
+    return job.spec.get(key) is not None
+
+
+def _ignored_until_suspended(old: TrainJob, new: TrainJob) -> Iterator[str]:
+    if old.is_suspended or new.is_suspended:
+        return
+    for key in ("trainer", "initializer"):
+        if old.spec.get(key) != new.spec.get(key):
+            yield f"spec.{key}: a change has no effect before the TrainJob is suspended and resumed"
+
+
+def _without_effect(line: Line, info: Info, job: TrainJob) -> Iterator[str]:
+    trainer: dict[str, Any] = job.trainer or {}
+    runtime = info.runtime
+    if info.trainer is None and runtime.policy != "mpi":
+        given = [key for key in _TARGET if key in trainer]
+        if given:
+            yield (
+                f"spec.trainer ({', '.join(given)}) has no effect: no job of runtime {runtime.name} carries the "
+                f"label {names.ANCESTOR_LABEL}: {names.TRAINER}"
+            )
+        return
+    if "resourcesPerNode" in trainer:
+        if runtime.ml_policy is None and line.needs_ml_policy_for_resources:
+            yield f"spec.trainer.resourcesPerNode has no effect: runtime {runtime.name} has no mlPolicy"
+        elif not any(p.node_resources is not None for p in info.pod_sets) and trainer["resourcesPerNode"]:
+            yield f"spec.trainer.resourcesPerNode has no effect: no container named {names.NODE} takes it"
+        if (trainer["resourcesPerNode"] or {}).get("claims"):
+            yield "spec.trainer.resourcesPerNode.claims has no effect: the Trainer drops claims"
+    if runtime.policy == "mpi" and "image" in trainer and info.by_name(names.NODE) is not None:
+        worker = info.by_name(names.NODE)
+        if worker is not None and worker.ancestor != names.TRAINER:
+            yield "spec.trainer.image reaches the launcher only: the workers keep the runtime's image"
+    if runtime.policy in {"jax", "xgboost"} and "numProcPerNode" in trainer:
+        yield f"spec.trainer.numProcPerNode has no effect with policy {runtime.policy}"
+
+
+def new(_args: Args, _handle: Handle) -> TrainerFields:
+    """Build the plugin."""
+    return TrainerFields()
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new)

@@ -1,0 +1,76 @@
+"""Tells XGBoost workers where the tracker is and how many they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from plugins.framework import pods, reserved
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.context import Context
+from plugins.framework.field import Findings
+from plugins.framework.info import Info, gpu_count
+from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+from plugins.framework.registry import Args, Handle, PluginSpec
+
+NAME: Final = "XGBoost"
+
+RESERVED: Final = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
+
+
+@dataclass(frozen=True)
+class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
+    """One worker a GPU, or one a node without GPUs (semantics 4.7)."""
+
+    name: ClassVar[str] = NAME
+
+    def enforce_ml_policy(self, ctx: Context, info: Info) -> None:
+        """Set the count; add four variables and the port to the trainer."""
+        del ctx
+        if info.runtime.policy != "xgboost":
+            return
+        pods.set_trainer_count(info)
+        trainer = info.trainer
+        if info.job.trainer is None or trainer is None:
+            return
+
+        def add_env() -> None:
+            container = trainer.edit(names.NODE)
+            if container is None:
+                return
+            workers = gpu_count(info.resources_per_node()) or 1
+            container.upsert_env(
+                pods.env("DMLC_TRACKER_URI", pods.master_address(info)),
+                pods.env("DMLC_TRACKER_PORT", str(names.TRAINER_PORT)),
+                pods.env_from_index("DMLC_TASK_ID"),
+                pods.env("DMLC_NUM_WORKER", str(_int32(trainer.count * _int32(workers)))),
+            )
+            container.upsert_ports({"containerPort": names.TRAINER_PORT})
+
+        info.later(add_env)
+
+    def validate(
+        self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
+    ) -> Findings:
+        """Refuse the four reserved names."""
+        del ctx, old
+        found = Findings()
+        if info is not None and info.runtime.policy == "xgboost":
+            found.error(
+                *reserved.each(new, RESERVED, lambda name: f"{name} is reserved for the XGBoost runtime")
+            )
+        return found
+
+
+def _int32(number: int) -> int:
+    """A number as Go's int32 arithmetic leaves it."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def new(_args: Args, _handle: Handle) -> XGBoost:
+    """Build the plugin."""
+    return XGBoost()
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new)
