@@ -1,0 +1,1 @@
+"""The edge: HTTP, the command line, files, and what wires them together."""

@@ -1,0 +1,340 @@
+"""AdmissionReview bytes in, AdmissionReview bytes out: everything between, without a server.
+
+``Reviewer`` is the whole webhook as two coroutines. It never raises but for ``BadReview``: a fault of ours is
+answered as a review, since any HTTP status but 200 is "the webhook broke" to the API server.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import orjson
+
+from plugins.framework import depth, field, lines, schema, values
+from plugins.framework.api import names
+from plugins.framework.api.admission import AdmissionRequest, UserInfo
+from plugins.framework.cluster import Snapshot
+from plugins.framework.context import Context
+from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterError
+from plugins.framework.field import FieldError, Findings
+from plugins.framework.lines import Line
+from plugins.framework.pipeline import Pipeline, Result
+from plugins.framework.runtime import CompiledRuntime
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+
+MOST_WARNINGS: Final = 4096
+"""Characters of all warnings that the API server passes on; past it, it cuts and drops (webhook-server A.2)."""
+LONGEST_WARNING: Final = 256
+MOST_CAUSES: Final = 100
+"""Causes in one answer. A manifest with more mistakes is read from the top anyway."""
+
+_RESOURCES: Final = {
+    "trainjobs": names.TRAIN_JOB,
+    "trainingruntimes": names.TRAINING_RUNTIME,
+    "clustertrainingruntimes": names.CLUSTER_TRAINING_RUNTIME,
+}
+
+Decision = Literal["allowed", "patched", "denied", "error"]
+Phase = Literal["mutate", "validate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What goes back, and what the log and the metrics say of it."""
+
+    body: bytes
+    decision: Decision
+    uid: str
+    operation: str
+    kind: str
+    namespace: str
+    name: str
+    user: str
+    dry_run: bool
+    warnings: int
+    findings: int
+    operations: int = 0
+    """Operations in the patch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """The answer before it is bytes."""
+
+    request: AdmissionRequest
+    result: Result
+    error: str = ""
+    """Why we could not judge; the request is allowed with a warning that says so."""
+
+    @property
+    def decision(self) -> Decision:
+        """The one word for the log."""
+        if self.error:
+            return "error"
+        if not self.result.allowed:
+            return "denied"
+        return "patched" if self.result.patch else "allowed"
+
+
+class Reviewer:
+    """Answers reviews from snapshots of the cluster. Holds no state of its own."""
+
+    __slots__ = ("_clock", "_line", "_pipeline", "_source")
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: Callable[[], Snapshot],
+        *,
+        line: Line | None,
+        clock: Callable[[], float],
+    ) -> None:
+        """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own."""
+        self._pipeline = pipeline
+        self._source = source
+        self._line = line
+        self._clock = clock
+
+    async def mutate(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer ``/mutate``. Raises BadReview where the body is no AdmissionReview."""
+        return encode(await self.judge("mutate", decode(body), deadline=deadline))
+
+    async def validate(self, body: bytes, *, deadline: float) -> Answer:
+        """Answer ``/validate``. Raises BadReview where the body is no AdmissionReview."""
+        return encode(await self.judge("validate", decode(body), deadline=deadline))
+
+    async def judge(
+        self, phase: Phase, request: AdmissionRequest, *, deadline: float | None = None
+    ) -> Verdict:
+        """Judge one request; a fault becomes an allowed answer that says what failed."""
+        try:
+            return Verdict(request=request, result=await self._dispatch(phase, request, deadline))
+        except DeadlineExceeded as error:
+            return _gave_up(request, str(error))
+        except StationmasterError as error:
+            return _gave_up(request, str(error))
+        except Exception as error:  # noqa: BLE001  # the API server must get an answer whatever happens here
+            return _gave_up(request, f"an internal fault ({type(error).__name__})")
+
+    async def _dispatch(
+        self, phase: Phase, request: AdmissionRequest, deadline: float | None
+    ) -> Result:
+        kind = _RESOURCES.get(request.resource) if request.group == names.GROUP else None
+        raw = request.object
+        if (
+            kind is None
+            or request.subresource
+            or request.operation not in {"CREATE", "UPDATE"}
+            or raw is None
+        ):
+            return Result()
+        ctx = self._context(request, deadline)
+        shape = shape_of(ctx.line.name, kind)
+        if not shape(raw):
+            errors = schema.load(ctx.line.name).check(kind, raw)
+            if errors:
+                return Result(findings=Findings(errors=errors))
+        if kind == names.TRAIN_JOB:
+            run = self._pipeline.mutate if phase == "mutate" else self._pipeline.validate
+            return await run(ctx, raw)
+        return await self._judge_runtime(ctx, raw)
+
+    async def _judge_runtime(self, ctx: Context, raw: dict[str, Any]) -> Result:
+        if values.at(raw, "metadata", "deletionTimestamp"):
+            return Result()
+        old_raw = ctx.request.old_object if ctx.is_update else None
+        if old_raw is not None and values.same(old_raw.get("spec"), raw.get("spec")):
+            return Result()
+        kind = ctx.request.kind
+        old = CompiledRuntime({**old_raw, "kind": kind}, ctx.line) if old_raw is not None else None
+        return await self._pipeline.validate_runtime(
+            ctx, old, CompiledRuntime({**raw, "kind": kind}, ctx.line)
+        )
+
+    def _context(self, request: AdmissionRequest, deadline: float | None) -> Context:
+        cluster = self._source()
+        line = (
+            self._line or cluster.crd_line or lines.of_job(values.obj(request.object).get("spec"))
+        )
+        return Context(
+            request=request,
+            cluster=cluster,
+            line=line,
+            namespace=request.namespace,
+            clock=self._clock,
+            deadline=deadline,
+        )
+
+
+_shapes: dict[tuple[str, str], Callable[[object], bool]] = {}
+
+
+def shape_of(line: str, kind: str) -> Callable[[object], bool]:
+    """The quick check that an object has the shape that its schema says, made once."""
+    shape = _shapes.get((line, kind))
+    if shape is None:
+        shape = _shapes[line, kind] = schema.load(line).fits(kind)
+    return shape
+
+
+def _gave_up(request: AdmissionRequest, why: str) -> Verdict:
+    text = f"Stationmaster could not judge this object and lets it pass: {why}"
+    return Verdict(request=request, result=Result(findings=Findings(warnings=[text])), error=why)
+
+
+def decode(body: bytes) -> AdmissionRequest:
+    """Bytes -> request. Raises BadReview, saying what is missing, where it is not a review."""
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadReview(f"the body is not JSON: {error}") from error
+    if depth.exceeds(body, review):
+        raise BadReview(f"the body is nested more than {depth.MOST} levels deep")
+    return request_of(review)
+
+
+def request_of(review: Any) -> AdmissionRequest:
+    """A parsed review -> request. Raises BadReview where it is none."""
+    if (
+        type(review) is not dict
+        or review.get("kind") != KIND
+        or review.get("apiVersion") != API_VERSION
+    ):
+        raise BadReview(f"the body must be a {API_VERSION} {KIND}")
+    request = review.get("request")
+    if type(request) is not dict:
+        raise BadReview("the review has no request")
+    uid = request.get("uid")
+    if type(uid) is not str or not uid:
+        raise BadReview("the review's request has no uid")
+    kind, resource = values.obj(request.get("kind")), values.obj(request.get("resource"))
+    raw, old = request.get("object"), request.get("oldObject")
+    return AdmissionRequest(
+        uid=uid,
+        operation=values.text(request.get("operation")),
+        group=values.text(resource.get("group")),
+        resource=values.text(resource.get("resource")),
+        kind=values.text(kind.get("kind")),
+        subresource=values.text(request.get("subResource")),
+        namespace=values.text(request.get("namespace")),
+        name=values.text(request.get("name")) or _name_of(raw) or _name_of(old),
+        user=_user(request.get("userInfo")),
+        object=raw if type(raw) is dict else None,
+        old_object=old if type(old) is dict else None,
+        options=values.obj(request.get("options")),
+        dry_run=request.get("dryRun") is True,
+    )
+
+
+def _name_of(raw: Any) -> str:
+    metadata = values.at_obj(raw, "metadata")
+    return values.text(metadata.get("name")) or values.text(metadata.get("generateName"))
+
+
+def _user(raw: Any) -> UserInfo:
+    info = values.obj(raw)
+    groups = info.get("groups")
+    return UserInfo(
+        username=values.text(info.get("username")),
+        uid=values.text(info.get("uid")),
+        groups=tuple(g for g in groups if type(g) is str) if type(groups) is list else (),
+        extra=values.obj(info.get("extra")),
+    )
+
+
+def encode(verdict: Verdict) -> Answer:
+    """Verdict -> bytes, and the facts for log and metrics."""
+    request, result = verdict.request, verdict.result
+    return Answer(
+        body=orjson.dumps(review_of(verdict)),
+        decision=verdict.decision,
+        uid=request.uid,
+        operation=request.operation,
+        kind=request.kind,
+        namespace=request.namespace,
+        name=request.name,
+        user=request.user.username,
+        dry_run=request.dry_run,
+        warnings=len(result.findings.warnings),
+        findings=len(result.findings.errors),
+        operations=len(result.patch),
+    )
+
+
+def review_of(verdict: Verdict) -> dict[str, Any]:
+    """The AdmissionReview that answers: ``patch`` and ``patchType`` together or not at all."""
+    result = verdict.result
+    response: dict[str, Any] = {"uid": verdict.request.uid, "allowed": result.allowed}
+    if not result.allowed:
+        response["status"] = status_of(verdict.request, result.findings.errors)
+    elif result.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(result.patch)).decode()
+    warnings = fit_warnings(result.findings.warnings)
+    if warnings:
+        response["warnings"] = warnings
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+
+
+def status_of(request: AdmissionRequest, errors: Sequence[FieldError]) -> dict[str, Any]:
+    """The Status of a refusal.
+
+    Findings of the job itself are 422 Invalid with causes, which kubectl prints one a line; findings of
+    policies alone are 403 Forbidden, of which kubectl prints the message. Either way ``message`` says it all,
+    since the SDK shows nothing else.
+    """
+    shown = list(errors[:MOST_CAUSES])
+    more = len(errors) - len(shown)
+    invalid = any(not e.origin for e in errors)
+    texts = [str(e) for e in shown] + ([f"and {more} more"] if more else [])
+    details: dict[str, Any] = {
+        "kind": request.kind,
+        "group": request.group,
+        "causes": [e.cause() for e in shown],
+    }
+    if request.name:
+        details["name"] = request.name
+    subject = f'{request.kind} "{field.escape(request.name)}"' if request.name else request.kind
+    if not invalid:
+        text = "\n".join(texts)
+        return {
+            "status": "Failure",
+            "reason": "Forbidden",
+            "code": 403,
+            "message": text,
+            "details": details,
+        }
+    body = texts[0] if len(texts) == 1 else "\n" + "\n".join(f"* {text}" for text in texts)
+    return {
+        "status": "Failure",
+        "reason": "Invalid",
+        "code": 422,
+        "message": f"{subject} is invalid: {body}",
+        "details": details,
+    }
+
+
+def fit_warnings(warnings: Sequence[str]) -> list[str]:
+    """What the API server will pass on of these warnings; the last one says how many were left out."""
+    out: list[str] = []
+    left = MOST_WARNINGS - LONGEST_WARNING
+    for i, warning in enumerate(warnings):
+        text = field.escape(warning)
+        if len(text) > LONGEST_WARNING:
+            text = f"{text[: LONGEST_WARNING - 3]}..."
+        if len(text) > left:
+            out.append(f"{len(warnings) - i} more warnings were left out")
+            break
+        out.append(text)
+        left -= len(text)
+    return out
+
+
+def with_object(request: AdmissionRequest, raw: dict[str, Any]) -> AdmissionRequest:
+    """The same request about the object as it is after the mutating call."""
+    return replace(request, object=raw)
