@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import orjson
@@ -21,8 +22,9 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterError
 from plugins.framework.field import FieldError, Findings
 from plugins.framework.lines import Line
-from plugins.framework.pipeline import Pipeline, Result
+from plugins.framework.pipeline import Pipeline, Recorder, Result
 from plugins.framework.runtime import CompiledRuntime
+from webhook.assembly import build_pipeline
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -134,8 +136,8 @@ class Reviewer:
         ):
             return Result()
         ctx = self._context(request, deadline)
-        shape = shape_of(ctx.line.name, kind)
-        if not shape(raw):
+        if phase == "mutate" and not shape_of(ctx.line.name, kind)(raw):
+            # Before the validating call the API server has checked the schema; before this one it has not.
             errors = schema.load(ctx.line.name).check(kind, raw)
             if errors:
                 return Result(findings=Findings(errors=errors))
@@ -338,3 +340,20 @@ def fit_warnings(warnings: Sequence[str]) -> list[str]:
 def with_object(request: AdmissionRequest, raw: dict[str, Any]) -> AdmissionRequest:
     """The same request about the object as it is after the mutating call."""
     return replace(request, object=raw)
+
+
+def build(
+    source: Callable[[], Snapshot],
+    *,
+    profile: Path | None,
+    line: str | None,
+    clock: Callable[[], float],
+    recorder: Recorder | None = None,
+) -> Reviewer:
+    """A Reviewer over snapshots from ``source``. Raises ConfigError where the profile cannot be used."""
+    return Reviewer(
+        build_pipeline(profile, recorder),
+        source,
+        line=lines.LINES[line] if line else None,
+        clock=clock,
+    )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Op = Literal["add", "replace", "remove"]
 
+_FOR_GOOD: Final = -1
+
 ABSENT: Final = object()
 """What a change says of a place where nothing was."""
 
@@ -113,11 +115,16 @@ class Draft:
     @property
     def info(self) -> Info:
         """The job resolved as the draft is now; made at most once per revision."""
-        if self._info is None or self._info[0] != self.revision:
+        if self._info is None or self._info[0] not in {self.revision, _FOR_GOOD}:
             if self._resolver is None:
                 raise LookupError("this draft has no runtime to be resolved against")
             self._info = (self.revision, self._resolver(self.raw))
         return self._info[1]
+
+    def keep_info(self) -> None:
+        """What comes now writes annotations only, which nothing is resolved from."""
+        if self._info is not None:
+            self._info = (_FOR_GOOD, self._info[1])
 
     @property
     def claims(self) -> dict[str, str]:

@@ -111,6 +111,7 @@ class Pipeline:
             info = draft.info
             self._judge(ctx, result, info, None)
             if result.allowed:
+                draft.keep_info()
                 self._each("record_resolution", result, draft, ctx, draft)
                 self._record(draft)
             return self._finish(result, draft, info)

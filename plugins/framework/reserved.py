@@ -14,7 +14,7 @@ ENV: Final = Path("spec", "trainer", "env")
 
 def each(job: TrainJob, names: Collection[str], detail: Callable[[str], str]) -> Iterator[FieldError]:
     """A ``Forbidden`` for each entry with one of these names, at its own name."""
-    if job.trainer is None:
+    if job.trainer is None or job.env_names.isdisjoint(names):
         return
     for i, entry in enumerate(values.items(job.trainer.get("env"))):
         name = values.text(values.obj(entry).get("name"))

@@ -16,7 +16,7 @@ from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.errors import BuildError
 from plugins.framework.info import Info, PodSet
 from plugins.framework.lines import Line
-from plugins.framework.merge import Merger
+from plugins.framework.merge import Merger, has_directives
 from plugins.framework.runtime import ClusterFacts, CompiledRuntime, Job
 
 NO_FACTS = ClusterFacts()
@@ -125,9 +125,13 @@ class Overrides:
         before = {id(job.raw): job for job in jobs}
         merged = self._merger.merge({"replicatedJobs": [job.raw for job in jobs]}, patch, "JobSetSpec")
         return tuple(
-            before.get(id(raw)) or Job(self._forms.normalize(raw, "ReplicatedJob"))
+            before.get(id(raw)) or Job(self._typed(raw, patch, "ReplicatedJob"))
             for raw in merged["replicatedJobs"]
         )
+
+    def _typed(self, merged: dict[str, Any], patch: dict[str, Any], type_name: str) -> dict[str, Any]:
+        """The merged object as Go reads it back. Both sides were in that form; only directives leave it."""
+        return self._forms.normalize(merged, type_name) if has_directives(patch) else merged
 
     def _each_job(self, jobs: tuple[Job, ...], entry: dict[str, Any]) -> tuple[Job, ...]:
         out = list(jobs)
@@ -139,7 +143,8 @@ class Overrides:
             for i, job in enumerate(out):
                 if job.name == job_patch.get("name"):
                     merged = self._merger.merge(values.obj(job.raw.get("template")), patch, "JobTemplateSpec")
-                    out[i] = Job({**job.raw, "template": self._forms.normalize(merged, "JobTemplateSpec")})
+                    typed = self._typed(merged, patch, "JobTemplateSpec")
+                    out[i] = Job({**job.raw, "template": typed})
         return tuple(out)
 
     def _each_target(self, jobs: tuple[Job, ...], entry: dict[str, Any], merge: Any) -> tuple[Job, ...]:
@@ -160,7 +165,7 @@ class Overrides:
         merged = self._merger.merge(
             values.at_obj(job.raw, "template", "spec", "template"), patch, "PodTemplateSpec"
         )
-        return self._with_pod_template(job, self._forms.normalize(merged, "PodTemplateSpec"))
+        return self._with_pod_template(job, self._typed(merged, patch, "PodTemplateSpec"))
 
     def _pod_spec(self, job: Job, entry: dict[str, Any]) -> Job:
         patch = self._forms.normalize(entry, "PodSpecOverride")

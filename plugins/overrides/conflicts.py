@@ -17,6 +17,8 @@ _WHOLE: Final = (
 
 def between(targets: list[Target]) -> Iterator[str]:
     """A warning for each field that two different owners set to different values."""
+    if len(targets) < 2:  # noqa: PLR2004  # one owner has nobody to disagree with
+        return
     set_by: dict[tuple[str, str], tuple[str, Any]] = {}
     for target in targets:
         for name, value in _settings(target):
@@ -32,7 +34,7 @@ def _settings(target: Target) -> Iterator[tuple[str, Any]]:
             yield key, target.pod[key]
     for key, value in values.obj(target.pod.get("nodeSelector")).items():
         yield f"nodeSelector[{key}]", value
-    for _, metadata, level in target.metadata:
+    for level, metadata in target.metadata:
         for kind in ("labels", "annotations"):
             for key, value in values.obj(metadata.get(kind)).items():
                 yield f"{level} {kind}[{key}]", value

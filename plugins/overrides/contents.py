@@ -12,6 +12,7 @@ from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import FieldError, Findings, Path
 from plugins.framework.info import Info
 from plugins.framework.lines import Line
+from plugins.framework.merge import has_directives
 from plugins.framework.runtime import Job
 
 _METADATA: Final = frozenset({"labels", "annotations"})
@@ -22,89 +23,118 @@ _FLUX_VOLUMES: Final = frozenset({"spack-install", "flux-install", "shared-memor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One override of one job, whatever the generation: where it stands and what it holds."""
+    """One override of one job, whatever the generation: where it stands and what it holds.
 
-    owner: str
-    """The manager, or the entry's place in the list."""
+    Paths are made when asked for: most reviews find nothing wrong.
+    """
+
+    line: Line
+    index: int
+    """Of the entry in the list."""
+    place: int | None
+    """Of the job within the entry; None for an entry that names no job."""
     job: str
-    at_job: Path
-    """Where the job's name stands."""
-    metadata: tuple[tuple[Path, dict[str, Any], str], ...]
-    """Path, metadata object and level (JobSet, Job, Pod)."""
-    at: Path
-    """Where the pod spec stands."""
     pod: dict[str, Any]
-    at_entry: Path
+    metadata: tuple[tuple[str, dict[str, Any]], ...]
+    """Level (JobSet, Job, Pod) and metadata object, where there is one."""
     entry: dict[str, Any]
+
+    @property
+    def owner(self) -> str:
+        """The manager, or the entry's place in a list without managers."""
+        manager = values.text(self.entry.get("manager"))
+        return manager or f"{self.line.generation}[{self.index}]"
+
+    @property
+    def at_entry(self) -> Path:
+        """Where the entry stands."""
+        return Path("spec", self.line.generation, self.index)
+
+    @property
+    def _at_replicated(self) -> Path:
+        at = self.at_entry.child("trainingRuntimeSpec", "template")
+        return at if self.place is None else at.child("spec", "replicatedJobs").index(self.place)
+
+    @property
+    def at_job(self) -> Path:
+        """Where the job's name stands."""
+        if self.place is None:
+            return self.at_entry
+        if self.line.has_managers:
+            return self._at_replicated.child("name")
+        return self.at_entry.child("targetJobs").index(self.place).child("name")
+
+    @property
+    def at(self) -> Path:
+        """Where the pod spec stands."""
+        match self.line.generation:
+            case "runtimePatches":
+                return self._at_replicated.child("template", "spec", "template", "spec")
+            case "podTemplateOverrides":
+                return self.at_entry.child("spec")
+            case _:
+                return self.at_entry
+
+    def at_metadata(self, level: str) -> Path:
+        """Where the metadata of a level stands."""
+        if not self.line.has_managers:
+            return self.at_entry.child("metadata")
+        match level:
+            case "JobSet":
+                return self.at_entry.child("trainingRuntimeSpec", "template", "metadata")
+            case "Job":
+                return self._at_replicated.child("template", "metadata")
+            case _:
+                return self._at_replicated.child("template", "spec", "template", "metadata")
 
 
 def targets(line: Line, job: TrainJob) -> list[Target]:
     """Every (entry, job) pair, in the order in which they are applied."""
     out: list[Target] = []
-    root = Path("spec", line.generation)
+    take = _patches if line.has_managers else _overrides
     for i, entry in enumerate(values.items(job.spec.get(line.generation))):
         if type(entry) is dict:
-            take = _patches if line.has_managers else _overrides
-            out.extend(take(line, root.index(i), entry, i))
+            out.extend(take(line, entry, i))
     return out
 
 
-def _patches(line: Line, at: Path, entry: dict[str, Any], i: int) -> Iterator[Target]:
-    del line, i
-    template = at.child("trainingRuntimeSpec", "template")
-    owner = values.text(entry.get("manager"))
-    jobset_metadata = values.at_obj(entry, "trainingRuntimeSpec", "template", "metadata")
-    jobs = values.items(values.at(entry, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"))
-    if jobset_metadata and not jobs:
-        yield Target(
-            owner=owner,
-            job="",
-            at_job=at,
-            metadata=((template.child("metadata"), jobset_metadata, "JobSet"),),
-            at=at,
-            pod={},
-            at_entry=at,
-            entry=entry,
-        )
+def _patches(line: Line, entry: dict[str, Any], i: int) -> Iterator[Target]:
+    template = values.at_obj(entry, "trainingRuntimeSpec", "template")
+    jobset = values.obj(template.get("metadata"))
+    on_jobset = (("JobSet", jobset),) if jobset else ()
+    jobs = values.items(values.at(template, "spec", "replicatedJobs"))
+    if jobset and not jobs:
+        yield Target(line=line, index=i, place=None, job="", pod={}, metadata=on_jobset, entry=entry)
     for k, raw in enumerate(jobs):
-        here = template.child("spec", "replicatedJobs").index(k)
         job_template = values.at_obj(raw, "template")
         pod_template = values.at_obj(job_template, "spec", "template")
-        metadata = [
-            (here.child("template", "metadata"), values.obj(job_template.get("metadata")), "Job"),
-            (
-                here.child("template", "spec", "template", "metadata"),
-                values.obj(pod_template.get("metadata")),
-                "Pod",
-            ),
-        ]
-        if k == 0:
-            metadata.insert(0, (template.child("metadata"), jobset_metadata, "JobSet"))
+        levels = (
+            *(on_jobset if k == 0 else ()),
+            ("Job", values.obj(job_template.get("metadata"))),
+            ("Pod", values.obj(pod_template.get("metadata"))),
+        )
         yield Target(
-            owner=owner,
+            line=line,
+            index=i,
+            place=k,
             job=values.text(values.obj(raw).get("name")),
-            at_job=here.child("name"),
-            metadata=tuple(m for m in metadata if m[1]),
-            at=here.child("template", "spec", "template", "spec"),
             pod=values.obj(pod_template.get("spec")),
-            at_entry=at,
+            metadata=tuple(pair for pair in levels if pair[1]),
             entry=entry,
         )
 
 
-def _overrides(line: Line, at: Path, entry: dict[str, Any], i: int) -> Iterator[Target]:
+def _overrides(line: Line, entry: dict[str, Any], i: int) -> Iterator[Target]:
     whole = line.generation == "podSpecOverrides"
-    pod = entry if whole else values.obj(entry.get("spec"))
-    metadata = values.obj(entry.get("metadata"))
+    metadata = {} if whole else values.obj(entry.get("metadata"))
     for k, raw in enumerate(values.items(entry.get("targetJobs"))):
         yield Target(
-            owner=f"{line.generation}[{i}]",
+            line=line,
+            index=i,
+            place=k,
             job=values.text(values.obj(raw).get("name")),
-            at_job=at.child("targetJobs").index(k).child("name"),
-            metadata=((at.child("metadata"), metadata, "Pod"),) if metadata and not whole else (),
-            at=at if whole else at.child("spec"),
-            pod=pod,
-            at_entry=at,
+            pod=entry if whole else values.obj(entry.get("spec")),
+            metadata=(("Pod", metadata),) if metadata else (),
             entry=entry,
         )
 
@@ -115,9 +145,10 @@ def problems(all_targets: list[Target]) -> Iterator[FieldError]:
     for target in all_targets:
         if id(target.entry) not in seen:
             seen.add(id(target.entry))
-            yield from _directives(target.at_entry, target.entry)
-        for path, metadata, level in target.metadata:
-            yield from _metadata(path, metadata, level)
+            if has_directives(target.entry):
+                yield from _directives(target.at_entry, target.entry)
+        for level, metadata in target.metadata:
+            yield from _metadata(target.at_metadata(level), metadata, level)
         for kind in ("containers", "initContainers"):
             for k, container in enumerate(values.objects(target.pod.get(kind))):
                 name = container.get("name")
@@ -182,13 +213,17 @@ def against_runtime(info: Info, target: Target, all_targets: list[Target]) -> Fi
         found.error(field.not_found(target.at_job, target.job, detail))
         return found
     found.error(*_containers(target, job), *_volumes(target, job))
-    declared = _declared(info, job, all_targets)
     for kind in ("containers", "initContainers"):
         for k, container in enumerate(values.objects(target.pod.get(kind))):
+            if "env" not in container and "volumeMounts" not in container:
+                continue
             at = target.at.child(kind).index(k)
             base = _base(job, kind, values.text(container.get("name")))
-            found.error(*_env(at, container, base), *_mounts(at, container, declared, job))
-            found.warn(*_replaced_mounts(at, container, base))
+            found.error(*_env(at, container, base))
+            if container.get("volumeMounts"):
+                declared = _declared(info, job, all_targets)
+                found.error(*_mounts(at, container, declared, job))
+                found.warn(*_replaced_mounts(at, container, base))
     found.warn(*_lost_tolerations(target, job))
     return found
 
@@ -219,7 +254,6 @@ def _volumes(target: Target, job: Job) -> Iterator[FieldError]:
     base = {v.get("name"): v for v in values.objects(job.pod.get("volumes"))}
     for k, volume in enumerate(values.objects(target.pod.get("volumes"))):
         own = _sources(volume)
-        at = target.at.child("volumes").index(k)
         old = base.get(volume.get("name"))
         clash = own ^ _sources(old) if old is not None and own else set()
         if old is not None and own - _sources(old) and clash:
@@ -227,6 +261,7 @@ def _volumes(target: Target, job: Job) -> Iterator[FieldError]:
                 f"the runtime's volume of this name is of type {', '.join(sorted(_sources(old)))}; merging would "
                 f"leave both it and {', '.join(sorted(own))}: choose another name"
             )
+            at = target.at.child("volumes").index(k)
             yield field.invalid(at, volume.get("name"), detail)
 
 

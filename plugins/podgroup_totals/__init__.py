@@ -78,13 +78,16 @@ class PodGroupTotals(WatchExtensionPlugin, RecordResolutionPlugin, CustomValidat
 
 
 def compute(info: Info) -> Totals:
-    """The totals of a resolved job, per pod set and for what can run at one time."""
-    return totals(
-        [
-            Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.job.depends_on)
-            for p in info.pod_sets
-        ]
-    )
+    """The totals of a resolved job, per pod set and for what can run at one time; worked out once a job."""
+    kept: Totals | None = info.notes.get(NAME)
+    if kept is None:
+        kept = info.notes[NAME] = totals(
+            [
+                Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.job.depends_on)
+                for p in info.pod_sets
+            ]
+        )
+    return kept
 
 
 def annotation(info: Info) -> str:

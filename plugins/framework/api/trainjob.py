@@ -19,7 +19,7 @@ class TrainJob:
     plugins distinguish absence from emptiness.
     """
 
-    __slots__ = ("metadata", "raw", "spec", "trainer")
+    __slots__ = ("_env_names", "metadata", "raw", "spec", "trainer")
 
     def __init__(self, raw: dict[str, Any]) -> None:
         """View ``raw``; nothing is copied."""
@@ -28,6 +28,7 @@ class TrainJob:
         self.spec: dict[str, Any] = _obj(raw.get("spec"))
         trainer = self.spec.get("trainer")
         self.trainer: dict[str, Any] | None = trainer if type(trainer) is dict else None
+        self._env_names: frozenset[Any] | None = None
 
     @property
     def name(self) -> str:
@@ -124,6 +125,15 @@ class TrainJob:
     def env(self) -> list[dict[str, Any]]:
         """``trainer.env``."""
         return objects(self.trainer.get("env")) if self.trainer else []
+
+    @property
+    def env_names(self) -> frozenset[Any]:
+        """Names in ``trainer.env``; several plugins look for reserved ones among them."""
+        if self._env_names is None:
+            self._env_names = frozenset(
+                name for e in self.env if type(name := e.get("name")) is str
+            )
+        return self._env_names
 
     def words(self, key: str) -> list[str] | None:
         """``trainer.command`` or ``trainer.args``; None where it is not set."""

@@ -1,0 +1,34 @@
+"""Puts a Pipeline together from a profile file: the same for the server and for the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from plugins.framework import profile, registry
+from plugins.framework.errors import BadInput, ConfigError
+from plugins.framework.pipeline import Pipeline, Recorder
+from plugins.registry import in_tree
+from webhook import yamlio
+
+
+def build_pipeline(path: Path | None, recorder: Recorder | None = None) -> Pipeline:
+    """The Pipeline of a profile file, or of the built-in profile.
+
+    Raises ConfigError where the file cannot be read, names what does not exist, or sets what cannot be set.
+    """
+    known = registry.Registry(in_tree())
+    in_tree_names = known.names
+    chosen = profile.default(in_tree_names)
+    if path is not None:
+        chosen = profile.decode(_read(path), in_tree_names)
+        registry.add_outside(known, chosen.named - set(in_tree_names))
+    return Pipeline(known, chosen, recorder)
+
+
+def _read(path: Path) -> object:
+    try:
+        return yamlio.load(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except BadInput as error:
+        raise ConfigError(str(error)) from error

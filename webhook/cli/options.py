@@ -1,0 +1,79 @@
+"""The options that several commands have, spelled and explained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+LINES: Final = ("2.0", "2.1", "2.2", "2.3")
+"""The lines of the Trainer that can be predicted."""
+
+PATH: Final = click.Path(path_type=Path)
+
+filename = click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    required=True,
+    help="YAML or JSON, of one or more documents or a List; - reads standard input.",
+)
+directory = click.option(
+    "--from",
+    "directory",
+    metavar="DIR",
+    type=PATH,
+    required=True,
+    help="The cluster: a folder of YAML with runtimes, namespaces, LimitRanges, RuntimeClasses.",
+)
+profile = click.option(
+    "--profile",
+    metavar="FILE",
+    type=PATH,
+    help="Which plugins run, in which order, with which arguments.",
+)
+trainer_version = click.option(
+    "--trainer-version",
+    type=click.Choice(LINES),
+    help="Whose semantics to predict. Without it: what the TrainJob CRD in DIR shows, else what the "
+    "job's own fields do.",
+)
+
+
+def output(choices: Sequence[str]) -> Callable[[_F], _F]:
+    """``-o``: the first choice is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(choices),
+        default=choices[0],
+        show_default=True,
+        help="What to print.",
+    )
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """``HOST:PORT`` as a pair; without a host, all of them."""
+
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Split at the last colon; an IPv6 address stands in brackets."""
+        if not isinstance(value, str):
+            return tuple(value)
+        host, colon, port = value.rpartition(":")
+        if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:9443 or :9443", param, ctx)
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            self.fail(f"{value!r}: an IPv6 address stands in brackets, such as [::1]:9443", param, ctx)
+        return host, int(port)

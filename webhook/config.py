@@ -1,0 +1,42 @@
+"""What ``serve`` can be told, with the defaults written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+LogFormat: TypeAlias = Literal["json", "text"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+Address: TypeAlias = tuple[str, int]
+"""Host and port; port 0 lets the system choose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """Everything that ``stationmaster serve`` takes from its command line."""
+
+    directory: Path
+    """The folder of YAML that stands for the cluster."""
+
+    listen: Address = ("127.0.0.1", 9443)
+    """Where AdmissionReviews arrive, over TLS."""
+
+    health_listen: Address = ("127.0.0.1", 8081)
+    """Where probes and metrics are asked for, in plain HTTP."""
+
+    profile: Path | None = None
+    """Which plugins run, in which order, with which args; without one, the built-in profile."""
+
+    trainer_version: str | None = None
+    """Whose semantics to predict; without it, what the folder shows."""
+
+    cert_dir: Path | None = None
+    """Where to leave the CA certificate; without it, a folder of this user for running programs."""
+
+    log_format: LogFormat = "json"
+    log_level: LogLevel = "info"
+
+    drain_seconds: float = 2.0
+    """How long after SIGTERM to go on answering, each time with ``Connection: close``, before we stop
+    listening. API servers keep using open connections to a pod that is leaving (kubernetes#127335)."""

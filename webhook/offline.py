@@ -1,0 +1,386 @@
+"""The same Pipeline over files: what ``admit``, ``render``, ``explain`` and ``convert`` print.
+
+A file has met no API server, so an object from one first meets here what it would meet there (``schema``), and
+the answer is what the API server and Stationmaster would say together. An AdmissionReview from a file has met
+the API server, and goes straight to the Reviewer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from plugins.framework import generations, lines, quantity, schema, values
+from plugins.framework.api import names
+from plugins.framework.api.admission import AdmissionRequest
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.cluster import Snapshot
+from plugins.framework.context import Context
+from plugins.framework.draft import Change
+from plugins.framework.errors import BadReview, BuildError, ConfigError
+from plugins.framework.field import FieldError, Findings
+from plugins.framework.info import Info
+from plugins.framework.lines import Line
+from plugins.framework.pipeline import Result
+from plugins.podgroup_totals import compute
+from webhook import review
+from webhook.assembly import build_pipeline
+from webhook.provenance import Layer, layers_of
+from webhook.yamlio import Document
+
+UID: Final = "00000000-0000-0000-0000-000000000000"
+"""The uid of the review that stands for a plain object: the same input gives the same bytes."""
+NAMESPACE: Final = "default"
+"""Where an object without a namespace goes, as with kubectl."""
+
+KINDS: Final = (names.TRAIN_JOB, *names.RUNTIME_KINDS)
+_RESOURCES: Final = {
+    names.TRAIN_JOB: "trainjobs",
+    names.TRAINING_RUNTIME: "trainingruntimes",
+    names.CLUSTER_TRAINING_RUNTIME: "clustertrainingruntimes",
+}
+_GENERATIONS: Final = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What admission makes of one document."""
+
+    kind: str
+    namespace: str
+    name: str
+    allowed: bool
+    findings: Findings
+    before: dict[str, Any] | None
+    """The object as it was sent, after the API server's pruning and defaults."""
+    after: dict[str, Any] | None
+    """The completed object; None for a DELETE."""
+    patch: list[dict[str, Any]]
+    review: dict[str, Any]
+    """The AdmissionReview that answers."""
+    changes: list[Change]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSetRow:
+    """One line of the table of ``render``."""
+
+    name: str
+    ancestor: str
+    count: int
+    per_pod: dict[str, str]
+    total: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """What the controller would create for one TrainJob."""
+
+    name: str
+    namespace: str
+    objects: list[dict[str, Any]]
+    findings: Findings
+    pod_sets: list[PodSetRow] = field(default_factory=list)
+    members: int = 0
+    resources: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether ``admit`` would let it in and the controller could build it."""
+        return not self.findings.errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Who decided what about one document."""
+
+    kind: str
+    namespace: str
+    name: str
+    allowed: bool
+    findings: Findings
+    changes: list[Change]
+    layers: list[Layer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """A document in another generation, or why it cannot be said there."""
+
+    obj: dict[str, Any]
+    findings: Findings
+
+
+def load(documents: Sequence[Document], *, line: str | None, profile: Path | None) -> Offline:
+    """An engine over the objects of a folder. Raises ConfigError where line or profile cannot be used."""
+    if line is not None and line not in lines.LINES:
+        raise ConfigError(f"trainer version must be one of {', '.join(lines.LINES)}, not {line}")
+    snapshot = snapshot_of(documents)
+    return Offline(snapshot, lines.LINES[line] if line else None, profile)
+
+
+def snapshot_of(documents: Sequence[Document]) -> Snapshot:
+    """The folder as a cluster: its runtimes meet the API server's rules before they count."""
+    return Snapshot.of((d.obj for d in documents), admit=True)
+
+
+class Offline:
+    """Judges documents one by one against one folder."""
+
+    def __init__(self, snapshot: Snapshot, line: Line | None, profile: Path | None) -> None:
+        """Use a snapshot; ``line`` None means what the CRD in it shows, else the job's own generation."""
+        self._snapshot = snapshot
+        self._line = line
+        self._pipeline = build_pipeline(profile)
+        self._reviewer = review.Reviewer(
+            self._pipeline, lambda: snapshot, line=line, clock=time.monotonic
+        )
+
+    def admit(self, document: Document, old: Document | None = None) -> Outcome:
+        """Mutate, then validate, as the API server would have it done."""
+        if document.obj.get("kind") == review.KIND:
+            return self._admit_review(document)
+        return self._admit_object(document.obj, old.obj if old else None)
+
+    def render(self, document: Document, *, admitted: bool = False) -> Rendered:
+        """The objects that the controller would create for a TrainJob, as given or as ``admit`` leaves it.
+
+        A job that ``admit`` refuses is rendered too, with the findings; nothing where the controller fails.
+        """
+        outcome = self.admit(document)
+        raw = outcome.after if admitted else self._as_stored(document)
+        if outcome.kind != names.TRAIN_JOB or raw is None:
+            return Rendered(
+                name=outcome.name, namespace=outcome.namespace, objects=[], findings=outcome.findings
+            )
+        findings = Findings(errors=list(outcome.findings.errors), warnings=list(outcome.findings.warnings))
+        ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
+        info = self._resolved(ctx, raw, findings)
+        objects = self._built(ctx, info, findings) if info is not None else []
+        if info is None or not objects:
+            return Rendered(name=outcome.name, namespace=outcome.namespace, objects=[], findings=findings)
+        return _rendered(outcome, info, objects, findings)
+
+    def explain(self, document: Document, old: Document | None = None) -> Explained:
+        """Who changed which field of the object, and which layer each value of the pods comes from."""
+        outcome = self.admit(document, old)
+        layers: list[Layer] = []
+        raw = outcome.after
+        if outcome.kind == names.TRAIN_JOB and raw is not None:
+            ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
+            info = self._resolved(ctx, raw, Findings(), trace=True)
+            layers = layers_of(info) if info is not None else []
+        return Explained(
+            kind=outcome.kind,
+            namespace=outcome.namespace,
+            name=outcome.name,
+            allowed=outcome.allowed,
+            findings=outcome.findings,
+            changes=outcome.changes,
+            layers=layers,
+        )
+
+    def _resolved(
+        self, ctx: Context, raw: dict[str, Any], findings: Findings, *, trace: bool = False
+    ) -> Info | None:
+        if not review.shape_of(ctx.line.name, names.TRAIN_JOB)(raw):
+            return None
+        del findings
+        return self._pipeline.resolve(ctx, raw, trace=trace)
+
+    def _built(self, ctx: Context, info: Info, findings: Findings) -> list[dict[str, Any]]:
+        try:
+            return self._pipeline.build(ctx, info)
+        except BuildError as error:
+            findings.warn(f"the controller builds nothing, and fails in every reconcile with: {error}")
+            return []
+
+    def _as_stored(self, document: Document) -> dict[str, Any] | None:
+        """The TrainJob of a document after the API server's part, before ours."""
+        raw: dict[str, Any] = document.obj
+        if raw.get("kind") == review.KIND:
+            found = values.at(raw, "request", "object")
+            return values.copy(found) if type(found) is dict else None
+        return schema.load(self._line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
+
+    def _line_of(self, raw: dict[str, Any]) -> Line:
+        return self._line or self._snapshot.crd_line or lines.of_job(values.obj(raw.get("spec")))
+
+    def _context(
+        self, kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str
+    ) -> Context:
+        return Context(
+            request=_request(kind, raw, old, namespace),
+            cluster=self._snapshot,
+            line=self._line_of(raw),
+            namespace=namespace,
+            clock=time.monotonic,
+        )
+
+    # Plain objects
+
+    def _admit_object(self, raw: dict[str, Any], old: dict[str, Any] | None) -> Outcome:
+        kind = values.text(raw.get("kind"))
+        line = self._line_of(raw)
+        schemas = schema.load(line.name)
+        stored_old = schemas.admit(kind, old).obj if old is not None else None
+        first = schemas.admit(kind, raw, stored_old)
+        findings = Findings()
+        findings.warn(*_pruned(line, first.pruned))
+        before = values.copy(first.obj)
+        namespace = "" if kind == names.CLUSTER_TRAINING_RUNTIME else _namespace(raw)
+        request = _request(kind, first.obj, stored_old, namespace)
+        if not review.shape_of(line.name, kind)(first.obj):
+            findings.error(*first.errors)
+            return _outcome(request, before, Result(findings=findings))
+        mutated = asyncio.run(self._judge("mutate", request, line))
+        after = request.object or {}
+        # The API server checks the schema between the mutating and the validating call.
+        findings.error(*schemas.admit(kind, after, stored_old).errors)
+        _add_news(findings, mutated.findings)
+        result = Result(findings=findings, patch=mutated.patch, changes=mutated.changes)
+        if mutated.allowed and result.allowed:
+            validated = asyncio.run(self._judge("validate", request, line))
+            _add_news(findings, validated.findings)
+        return _outcome(request, before, result)
+
+    async def _judge(self, phase: review.Phase, request: AdmissionRequest, line: Line) -> Result:
+        del line
+        return (await self._reviewer.judge(phase, request)).result
+
+    # AdmissionReviews
+
+    def _admit_review(self, document: Document) -> Outcome:
+        try:
+            request = review.request_of(document.obj)
+        except BadReview as error:
+            raise ConfigError(f"{document.where}: {error}") from error
+        before = values.copy(request.object) if request.object is not None else None
+        verdict = asyncio.run(self._reviewer.judge("mutate", request))
+        result = verdict.result
+        if result.allowed and not verdict.error:
+            validated = asyncio.run(self._reviewer.judge("validate", request))
+            _add_news(result.findings, validated.result.findings)
+        return _outcome(request, before, result)
+
+
+def convert(document: Document, to: str) -> Converted:
+    """A TrainJob or runtime in the words of another line."""
+    if to not in lines.LINES:
+        raise ConfigError(f"--to must be one of {', '.join(lines.LINES)}, not {to}")
+    converted = generations.convert(document.obj, lines.LINES[to])
+    return Converted(obj=converted.obj, findings=converted.findings)
+
+
+def _namespace(raw: dict[str, Any]) -> str:
+    return values.text(values.at(raw, "metadata", "namespace")) or NAMESPACE
+
+
+def _request(
+    kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str
+) -> AdmissionRequest:
+    job = TrainJob(raw)
+    return AdmissionRequest(
+        uid=UID,
+        operation="CREATE" if old is None else "UPDATE",
+        group=names.GROUP,
+        resource=_RESOURCES[kind],
+        kind=kind,
+        namespace=namespace,
+        name=values.text(job.metadata.get("name")) or values.text(job.metadata.get("generateName")),
+        object=raw,
+        old_object=old,
+    )
+
+
+def _outcome(request: AdmissionRequest, before: dict[str, Any] | None, result: Result) -> Outcome:
+    return Outcome(
+        kind=request.kind,
+        namespace=request.namespace,
+        name=request.name,
+        allowed=result.allowed,
+        findings=result.findings,
+        before=before,
+        after=request.object if result.allowed else before,
+        patch=result.patch if result.allowed else [],
+        review=review.review_of(review.Verdict(request=request, result=result)),
+        changes=result.changes,
+    )
+
+
+def _add_news(findings: Findings, more: Findings) -> None:
+    """Add what is not said yet at the same place in the same words; the API server's word comes first."""
+    said = {(e.field, e.detail) for e in findings.errors}
+    findings.error(*(e for e in more.errors if (e.field, e.detail) not in said))
+    findings.warn(*more.warnings)
+
+
+def _pruned(line: Line, paths: Sequence[str]) -> list[str]:
+    out: list[str] = []
+    for path in paths:
+        text = f'unknown field "{path}": Trainer {line.name} has no such field, and the API server drops it'
+        if any(path == f"spec.{g}" or path.startswith(f"spec.{g}[") for g in _GENERATIONS):
+            text += f"; `stationmaster convert --to {line.name}` says it in that line's words"
+        out.append(text)
+    return out
+
+
+def _rendered(
+    outcome: Outcome, info: Info, objects: list[dict[str, Any]], findings: Findings
+) -> Rendered:
+    try:
+        counted = compute(info)
+        rows = [
+            PodSetRow(
+                name=p.name,
+                ancestor=p.ancestor or "",
+                count=p.pods,
+                per_pod=_texts(p.requests),
+                total=_texts(counted.per_part[p.name]),
+            )
+            for p in info.pod_sets
+        ]
+    except quantity.QuantityError as error:
+        findings.warn(f"no totals: {error}")
+        return Rendered(name=outcome.name, namespace=outcome.namespace, objects=objects, findings=findings)
+    resources = _texts(counted.resources)
+    findings.warn(*_gang_differs(objects, counted.members, resources))
+    return Rendered(
+        name=outcome.name,
+        namespace=outcome.namespace,
+        objects=objects,
+        findings=findings,
+        pod_sets=rows,
+        members=counted.members,
+        resources=resources,
+    )
+
+
+def _texts(amounts: Any) -> dict[str, str]:
+    return {name: quantity.canonical(amount) for name, amount in sorted(amounts.items())}
+
+
+def _gang_differs(objects: list[dict[str, Any]], members: int, resources: dict[str, str]) -> list[str]:
+    """A PodGroup is the controller's, faults included; where it disagrees with our totals, that is said."""
+    out: list[str] = []
+    for obj in objects:
+        if obj["kind"] != "PodGroup":
+            continue
+        spec = obj["spec"]
+        theirs = {k: _nano(v) for k, v in (spec.get("minResources") or {}).items()}
+        mine = {k: _nano(v) for k, v in resources.items()}
+        if spec["minMember"] != members or theirs != mine:
+            out.append(
+                f"the controller's PodGroup asks for {spec['minMember']} members and "
+                f"{spec.get('minResources') or 'no resources'}; at most {members} pods with {resources} "
+                "run at one time"
+            )
+    return out
+
+
+def _nano(text: str) -> int:
+    return quantity.parse(text).nano
