@@ -1,1 +1,1 @@
-"""Stationmaster's plugins and the framework that runs them."""
+"""Kubeflow TrainJobs resolved: the framework, and the plugins that translate each policy as the Trainer does."""

@@ -74,7 +74,7 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
             at = _TRAINER.child("numProcPerNode")
             found.error(field.invalid(at, processes, "must be greater than or equal to 1 for Flux TrainJob"))
         for pod_set in info.pod_sets:
-            if pod_set.name == names.NODE and INSTALLER in pod_set.job.init_names:
+            if pod_set.name == names.NODE and INSTALLER in pod_set.base.init_names:
                 detail = f"init container {INSTALLER} is reserved: the runtime's job node must not have one"
                 found.error(field.invalid(Path("spec", "runtimeRef", "name"), new.runtime_name, detail))
         return found

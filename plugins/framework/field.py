@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
@@ -76,12 +77,22 @@ class Path(tuple[Segment, ...]):
     @property
     def steps(self) -> tuple[str | int, ...]:
         """The plain keys and indexes, for walking an object."""
-        return tuple(s.name if type(s) is Key else s for s in self)  # type: ignore[misc]  # a Key is taken out
+        return _steps(self)
 
     @property
     def pointer(self) -> str:
         """The JSON Pointer (RFC 6901) of this place."""
-        return pointer(self.steps)
+        return _pointer(self)
+
+
+@lru_cache(maxsize=1024)
+def _steps(path: Path) -> tuple[str | int, ...]:
+    return tuple(s.name if type(s) is Key else s for s in path)  # type: ignore[misc]  # a Key is taken out
+
+
+@lru_cache(maxsize=1024)
+def _pointer(path: Path) -> str:
+    return pointer(_steps(path))
 
 
 def pointer(steps: Iterable[str | int]) -> str:

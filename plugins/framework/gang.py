@@ -48,13 +48,13 @@ def _one_pod(info: Info, pod_set: PodSet) -> dict[str, Quantity]:
     resources = pod_set.node_resources
     line = info.line
     sees = line.counts_merged_requests and (line.merges_resources or _sees_v22(info, pod_set))
-    pod = pod_set.job.pod
+    pod = pod_set.base.pod
     if resources is not None and sees:
         own = info.job.resources_per_node if not line.merges_resources else resources
         pod = {
             **pod,
             "containers": [
-                {**c, "resources": own} if c.get("name") == names.NODE else c for c in pod_set.job.containers
+                {**c, "resources": own} if c.get("name") == names.NODE else c for c in pod_set.base.containers
             ],
         }
     return dict(template_requests(pod))
@@ -74,13 +74,13 @@ def _is_big(amount: Quantity) -> bool:
 def warn_about_gang(info: Info) -> list[str]:
     """What a gang of this runtime will run into (G23)."""
     out: list[str] = []
-    waiting = [p.name for p in info.pod_sets if p.job.depends_on]
+    waiting = [p.name for p in info.pod_sets if p.base.depends_on]
     if waiting:
         out.append(
             f"the PodGroup counts every job, but {', '.join(waiting)} waits for others by dependsOn: the gang is "
             "never complete and no pod starts"
         )
-    unscheduled = [p.name for p in info.pod_sets if not values.text(p.job.pod.get("schedulerName"))]
+    unscheduled = [p.name for p in info.pod_sets if not values.text(p.base.pod.get("schedulerName"))]
     if unscheduled:
         out.append(
             f"job {', '.join(unscheduled)} names no schedulerName: the default scheduler ignores the PodGroup"

@@ -85,18 +85,20 @@ class PodSet:
     __slots__ = (
         "_info",
         "_requests",
+        "base",
         "built",
         "count",
         "extra_init",
-        "job",
         "node_resources",
         "replicas",
     )
 
     def __init__(self, info: Info, job: Job, count: int) -> None:
-        """Start from a job of the (patched) template."""
+        """Start from a job of the template."""
         self._info = info
-        self.job = job
+        self.base = job
+        """The job as far as overrides leave it alone: its name, ancestor, counts, containers' names and
+        resources, what it depends on, its classes. ``job`` has the overrides merged in."""
         self.count = count
         """Pods of one replica: parallelism and completions alike. A plugin may set it to any integer."""
         self.replicas = 1 if job.ancestor in names.ANCESTORS else job.replicas
@@ -110,12 +112,17 @@ class PodSet:
     @property
     def name(self) -> str:
         """The replicated job's name."""
-        return self.job.name
+        return self.base.name
+
+    @property
+    def job(self) -> Job:
+        """The job with all overrides merged in; merged when first asked for."""
+        return self._info.merged(self)
 
     @property
     def ancestor(self) -> str | None:
         """The ancestor label of the job's template, any string; None without it."""
-        return self.job.ancestor
+        return self.base.ancestor
 
     @property
     def pods(self) -> int:
@@ -147,7 +154,7 @@ class PodSet:
         return self._requests
 
     def _compute(self) -> Requests:
-        compiled = self.job.requests(self._info.facts)
+        compiled = self.base.requests(self._info.facts)
         if self.extra_init:
             compiled = self._with_extra()
         if self.node_resources is not None:
@@ -155,7 +162,7 @@ class PodSet:
         return compiled.requests
 
     def _with_extra(self) -> CompiledPod:
-        pod = {**self.job.pod, "initContainers": [*self.job.init_containers, *self.extra_init]}
+        pod = {**self.base.pod, "initContainers": [*self.base.init_containers, *self.extra_init]}
         return Job({"template": {"spec": {"template": {"spec": pod}}}}).requests(self._info.facts)
 
     @property
@@ -163,7 +170,7 @@ class PodSet:
         """Host names of the pods: ``<job>-<set>-<replica>-<pod>.<subdomain>``; never listed unless asked for."""
         info = self._info
         domain = info.subdomain
-        replicas = self.job.replicas if info.line.endpoints_per_replica else 1
+        replicas = self.base.replicas if info.line.endpoints_per_replica else 1
         for replica in range(replicas):
             for pod in range(max(self.count, 0)):
                 yield f"{info.job.name}-{self.name}-{replica}-{pod}.{domain}"
@@ -174,7 +181,7 @@ class PodSet:
 
     def has_container(self, name: str) -> bool:
         """Whether the pod has a regular container of that name."""
-        return name in self.job.names
+        return name in self.base.names
 
     # Below: only for edits, which run while pods are being built.
 
@@ -214,11 +221,12 @@ class PodSet:
 
     def start(self) -> None:
         """Copy the job along the path that edits may touch."""
-        raw = dict(self.job.raw)
+        job = self.job
+        raw = dict(job.raw)
         template = dict(values.obj(raw.get("template")))
         job_spec = dict(values.obj(template.get("spec")))
         pod_template = dict(values.obj(job_spec.get("template")))
-        pod = dict(self.job.pod)
+        pod = dict(job.pod)
         for kind in ("containers", "initContainers"):
             if kind in pod:
                 pod[kind] = [dict(c) for c in values.objects(pod[kind])]
@@ -234,6 +242,8 @@ class Info:
 
     __slots__ = (
         "_edits",
+        "_merge",
+        "_merged",
         "_settled",
         "annotations",
         "args",
@@ -278,6 +288,8 @@ class Info:
         """What the controller would fail with on every reconcile; empty where it can build the job."""
         self.by = ""
         self._edits: list[tuple[str, Edit]] = []
+        self._merge: Callable[[], tuple[Job, ...]] | None = None
+        self._merged: dict[str, Job] = {}
         self._settled = False
 
     def with_metadata(self, labels: dict[str, Any], annotations: dict[str, Any]) -> Info:
@@ -290,6 +302,18 @@ class Info:
         self.template = template
         return self
 
+    def with_merge(self, merge: Callable[[], tuple[Job, ...]]) -> Info:
+        """Set how overrides are merged that leave alone what ``PodSet.base`` is read for."""
+        self._merge = merge
+        return self
+
+    def merged(self, pod_set: PodSet) -> Job:
+        """The job of a pod set with all overrides merged in."""
+        if self._merge is not None:
+            merge, self._merge = self._merge, None
+            self._merged = {job.name: job for job in merge()}
+        return self._merged.get(pod_set.base.name, pod_set.base)
+
     def with_pod_set(self, job: Job, count: int) -> Info:
         """Add a pod set; its count is at least 1, until a plugin says otherwise."""
         self.pod_sets.append(PodSet(self, job, max(count, 1)))
@@ -298,14 +322,14 @@ class Info:
     def by_ancestor(self, ancestor: str) -> PodSet | None:
         """The first pod set with that ancestor."""
         for pod_set in self.pod_sets:
-            if pod_set.job.ancestor == ancestor:
+            if pod_set.base.ancestor == ancestor:
                 return pod_set
         return None
 
     def by_name(self, name: str) -> PodSet | None:
         """The first pod set of that name."""
         for pod_set in self.pod_sets:
-            if pod_set.job.name == name:
+            if pod_set.base.name == name:
                 return pod_set
         return None
 
@@ -324,7 +348,7 @@ class Info:
         if own is not None:
             return own
         for pod_set in self.pod_sets:
-            job = pod_set.job
+            job = pod_set.base
             if job.name == names.NODE or job.ancestor == names.TRAINER:
                 container = job.container(names.NODE)
                 if container is not None:

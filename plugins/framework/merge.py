@@ -93,22 +93,6 @@ class Merger:
         return value
 
 
-def has_directives(patch: Any) -> bool:
-    """Whether any key, however deep, is an order to the merge (``$patch`` and its like) instead of data."""
-    stack = [patch]
-    while stack:
-        node = stack.pop()
-        if type(node) is dict:
-            for key, value in node.items():
-                if key[:1] == "$":
-                    return True
-                if type(value) is dict or type(value) is list:
-                    stack.append(value)
-        else:
-            stack.extend([v for v in node if type(v) is dict or type(v) is list])
-    return False
-
-
 def _interleave(patched: list[tuple[int, Any]], rest: list[tuple[int, Any]]) -> list[Any]:
     """Merge the patched items with the untouched ones, the patch's order first.
 

@@ -16,7 +16,7 @@ from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.errors import BuildError
 from plugins.framework.info import Info, PodSet
 from plugins.framework.lines import Line
-from plugins.framework.merge import Merger, has_directives
+from plugins.framework.merge import Merger
 from plugins.framework.runtime import ClusterFacts, CompiledRuntime, Job
 
 NO_FACTS = ClusterFacts()
@@ -75,6 +75,14 @@ def _with_overrides(info: Info, *, trace: bool) -> tuple[Job, ...]:
     entries = overrides(info.job, info.line)
     if not entries:
         return jobs
+    if not trace and not any(_is_structural(info, entry) for entry in entries):
+        info.with_merge(lambda: _merged(info, entries, trace=False))
+        return jobs
+    return _merged(info, entries, trace=trace)
+
+
+def _merged(info: Info, entries: list[dict[str, Any]], *, trace: bool) -> tuple[Job, ...]:
+    jobs = info.runtime.jobs
     merger = merger_of(info.line.name)
     for i, entry in enumerate(entries):
         try:
@@ -92,6 +100,26 @@ def _with_overrides(info: Info, *, trace: bool) -> tuple[Job, ...]:
     if jobs is not info.runtime.jobs:
         info.with_template({**info.template, "replicatedJobs": [job.raw for job in jobs]})
     return jobs
+
+
+def _is_structural(info: Info, entry: dict[str, Any]) -> bool:
+    """Whether an entry may change what ``PodSet.base`` is read for: jobs, containers, ancestors.
+
+    Legal overrides do none of it: they add env, mounts, selectors and the like to what is there. So the
+    merge can wait until somebody reads a pod.
+    """
+    if info.line.merge_unit not in {"JobSetSpec", "JobTemplateSpec"}:
+        return True
+    for job_patch in patched_jobs(entry):
+        job = info.runtime.job(values.text(job_patch.get("name")))
+        template = values.obj(job_patch.get("template"))
+        if job is None or "metadata" in template:
+            return True
+        pod = values.at_obj(template, "spec", "template", "spec")
+        for key, known in (("containers", job.names), ("initContainers", job.init_names)):
+            if any(values.obj(c).get("name") not in known for c in values.items(pod.get(key))):
+                return True
+    return info.job.has_directives(info.line.generation)
 
 
 class Overrides:
@@ -131,7 +159,7 @@ class Overrides:
 
     def _typed(self, merged: dict[str, Any], patch: dict[str, Any], type_name: str) -> dict[str, Any]:
         """The merged object as Go reads it back. Both sides were in that form; only directives leave it."""
-        return self._forms.normalize(merged, type_name) if has_directives(patch) else merged
+        return self._forms.normalize(merged, type_name) if values.has_directives(patch) else merged
 
     def _each_job(self, jobs: tuple[Job, ...], entry: dict[str, Any]) -> tuple[Job, ...]:
         out = list(jobs)

@@ -46,6 +46,7 @@ class Job:
         "containers",
         "depends_on",
         "init_containers",
+        "init_names",
         "name",
         "names",
         "parallelism",
@@ -69,16 +70,12 @@ class Job:
         self.containers: list[dict[str, Any]] = values.objects(self.pod.get("containers"))
         self.init_containers: list[dict[str, Any]] = values.objects(self.pod.get("initContainers"))
         self.names: frozenset[str] = frozenset(c.get("name", "") for c in self.containers)
+        self.init_names: frozenset[str] = frozenset(c.get("name", "") for c in self.init_containers)
         self.depends_on: tuple[tuple[str, str], ...] = tuple(
             (values.text(d.get("name")), values.text(d.get("status")))
             for d in values.objects(raw.get("dependsOn"))
         )
         self._requests: tuple[str, CompiledPod] | None = None
-
-    @property
-    def init_names(self) -> frozenset[str]:
-        """Names of the init containers."""
-        return frozenset(c.get("name", "") for c in self.init_containers)
 
     def container(self, name: str) -> dict[str, Any] | None:
         """The regular container of that name."""

@@ -77,3 +77,19 @@ def at_obj(value: Any, *steps: str) -> dict[str, Any]:
             return EMPTY
         value = value.get(step)
     return value if type(value) is dict else EMPTY
+
+
+def has_directives(patch: Any) -> bool:
+    """Whether any key, however deep, is an order to the merge (``$patch`` and its like) instead of data."""
+    stack = [patch]
+    while stack:
+        node = stack.pop()
+        if type(node) is dict:
+            for key, value in node.items():
+                if key[:1] == "$":
+                    return True
+                if type(value) is dict or type(value) is list:
+                    stack.append(value)
+        elif type(node) is list:
+            stack.extend([v for v in node if type(v) is dict or type(v) is list])
+    return False

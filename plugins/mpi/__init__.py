@@ -60,7 +60,7 @@ class MPI(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, 
             return
         _set_count(info)
         launcher = info.by_name(names.LAUNCHER)
-        if launcher is not None and names.NODE in launcher.job.names and not _is_open_mpi(info):
+        if launcher is not None and names.NODE in launcher.base.names and not _is_open_mpi(info):
             implementation = info.runtime.source.get("mpiImplementation")
             raise BuildError(f"MPI implementation for {implementation!r} isn't supported")
         info.later(lambda: _add_to_pods(info))
@@ -199,7 +199,7 @@ def hostfile_size(info: Info) -> int:
     tail = len(f" slots={slots(info)}\n")
     total = 0
     for pod_set in _hosts(info):
-        replicas = pod_set.job.replicas if info.line.endpoints_per_replica else 1
+        replicas = pod_set.base.replicas if info.line.endpoints_per_replica else 1
         count = max(pod_set.count, 0)
         fixed = len(f"{info.job.name}-{pod_set.name}--.{info.subdomain}") + tail
         total += replicas * (count * fixed + _digits_below(count)) + count * _digits_below(replicas)

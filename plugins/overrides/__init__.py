@@ -37,7 +37,7 @@ class Overrides(CustomValidationPlugin):
         if line.has_managers:
             found.error(*managers.problems(new, is_create=old is None))
         targets = contents.targets(line, new)
-        found.error(*contents.problems(targets))
+        found.error(*contents.problems(targets, directives=new.has_directives(line.generation)))
         if line.unique_targets:
             found.error(*contents.repeated(line, new))
         if info is not None:

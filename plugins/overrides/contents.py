@@ -12,7 +12,6 @@ from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import FieldError, Findings, Path
 from plugins.framework.info import Info
 from plugins.framework.lines import Line
-from plugins.framework.merge import has_directives
 from plugins.framework.runtime import Job
 
 _METADATA: Final = frozenset({"labels", "annotations"})
@@ -139,13 +138,13 @@ def _overrides(line: Line, entry: dict[str, Any], i: int) -> Iterator[Target]:
         )
 
 
-def problems(all_targets: list[Target]) -> Iterator[FieldError]:
+def problems(all_targets: list[Target], *, directives: bool) -> Iterator[FieldError]:
     """What is wrong with the entries whatever the runtime: directives, metadata, env of reserved containers."""
     seen: set[int] = set()
     for target in all_targets:
         if id(target.entry) not in seen:
             seen.add(id(target.entry))
-            if has_directives(target.entry):
+            if directives:
                 yield from _directives(target.at_entry, target.entry)
         for level, metadata in target.metadata:
             yield from _metadata(target.at_metadata(level), metadata, level)
@@ -217,10 +216,11 @@ def against_runtime(info: Info, target: Target, all_targets: list[Target]) -> Fi
         for k, container in enumerate(values.objects(target.pod.get(kind))):
             if "env" not in container and "volumeMounts" not in container:
                 continue
-            at = target.at.child(kind).index(k)
             base = _base(job, kind, values.text(container.get("name")))
-            found.error(*_env(at, container, base))
+            if "env" in container:
+                found.error(*_env(target, (kind, k), container, base))
             if container.get("volumeMounts"):
+                at = target.at.child(kind).index(k)
                 declared = _declared(info, job, all_targets)
                 found.error(*_mounts(at, container, declared, job))
                 found.warn(*_replaced_mounts(at, container, base))
@@ -269,7 +269,9 @@ def _sources(volume: dict[str, Any] | None) -> set[str]:
     return {key for key in (volume or {}) if key != _SOURCE_FREE}
 
 
-def _env(at: Path, container: dict[str, Any], base: dict[str, Any]) -> Iterator[FieldError]:
+def _env(
+    target: Target, place: tuple[str, int], container: dict[str, Any], base: dict[str, Any]
+) -> Iterator[FieldError]:
     known = {e.get("name"): e for e in values.objects(base.get("env"))}
     for k, entry in enumerate(values.objects(container.get("env"))):
         old = known.get(entry.get("name"), {})
@@ -277,7 +279,8 @@ def _env(at: Path, container: dict[str, Any], base: dict[str, Any]) -> Iterator[
         has_source = entry.get("valueFrom") is not None or old.get("valueFrom") is not None
         if has_value and has_source:
             detail = "would have both value and valueFrom, after merging with the runtime's entry of this name"
-            yield field.invalid(at.child("env").index(k), entry.get("name"), detail)
+            at = target.at.child(place[0]).index(place[1]).child("env").index(k)
+            yield field.invalid(at, entry.get("name"), detail)
 
 
 def _declared(info: Info, job: Job, all_targets: list[Target]) -> set[str]:

@@ -63,7 +63,7 @@ class PodGroupTotals(WatchExtensionPlugin, RecordResolutionPlugin, CustomValidat
             _check_totals(info, found)
         classes = ctx.cluster.runtime_classes
         for pod_set in info.pod_sets:
-            name = values.text(pod_set.job.pod.get("runtimeClassName"))
+            name = values.text(pod_set.base.pod.get("runtimeClassName"))
             if name and classes is not None and name not in classes:
                 there = ", ".join(sorted(classes)) or "none"
                 found.warn(
@@ -83,7 +83,7 @@ def compute(info: Info) -> Totals:
     if kept is None:
         kept = info.notes[NAME] = totals(
             [
-                Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.job.depends_on)
+                Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.base.depends_on)
                 for p in info.pod_sets
             ]
         )

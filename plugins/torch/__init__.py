@@ -206,7 +206,7 @@ def _exists(info: Info, job_name: str, container_name: str) -> bool:
     pod_set: PodSet | None = info.by_name(job_name)
     if pod_set is None:
         return False
-    return container_name in pod_set.job.names or container_name in pod_set.job.init_names
+    return container_name in pod_set.base.names or container_name in pod_set.base.init_names
 
 
 def _missing(job_name: str, container_name: str) -> str:
@@ -231,7 +231,7 @@ def _surprises(info: Info) -> Iterator[str]:
     if trainer is None or info.job.trainer is None:
         return
     merged = trainer.node_resources
-    node = trainer.job.container(names.NODE)
+    node = trainer.base.container(names.NODE)
     container = merged if merged is not None else values.obj(node.get("resources")) if node else {}
     gpus = gpu_count(container)
     processes = proc_per_node(info)

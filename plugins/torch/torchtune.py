@@ -58,7 +58,7 @@ def command(info: Info, processes: int | str) -> list[str]:
     out += [recipe, "--config", f"{model_of(info.job.runtime_name)}{suffix}"]
     for pod_set in info.pod_sets:
         if pod_set.ancestor == names.TRAINER:
-            container = pod_set.job.container(names.NODE) or {}
+            container = pod_set.base.container(names.NODE) or {}
             kept = IMMUTABLE if info.line.name != "2.0" else _IMMUTABLE_V20
             out += [w for w in values.items(container.get("command")) if w.split("=")[0] in kept]
     return out

@@ -55,7 +55,7 @@ class Volcano(
             at = _queue_path(info, new)
             found.error(field.invalid(at, "", "Volcano queue name must not be empty"))
         found.error(*_unknown_classes(ctx, info))
-        classes = [c for p in info.pod_sets if (c := values.text(p.job.pod.get("priorityClassName")))]
+        classes = [c for p in info.pod_sets if (c := values.text(p.base.pod.get("priorityClassName")))]
         if len(set(classes)) > 1:
             found.warn(f"jobs name priority classes {', '.join(classes)}: the PodGroup gets the last")
         found.warn(*gang.warn_about_gang(info))
@@ -83,7 +83,7 @@ class Volcano(
         if QUEUE_ANNOTATION in info.annotations:
             spec["queue"] = info.annotations[QUEUE_ANNOTATION]
         for pod_set in info.pod_sets:
-            name = pod_set.job.pod.get("priorityClassName")
+            name = pod_set.base.pod.get("priorityClassName")
             if name is not None:
                 spec["priorityClassName"] = name
         topology = values.at_obj(info.runtime.pod_group_policy, "volcano", "networkTopology")
@@ -112,7 +112,7 @@ def _unknown_classes(ctx: Context, info: Info) -> Iterator[FieldError]:
     if known is None:
         return
     for pod_set in info.pod_sets:
-        name = values.text(pod_set.job.pod.get("priorityClassName"))
+        name = values.text(pod_set.base.pod.get("priorityClassName"))
         if name and name not in known and name not in SYSTEM_CLASSES:
             there = ", ".join(sorted(known)) or "none"
             detail = f'job {pod_set.name} of the runtime names PriorityClass "{name}", which doesn\'t exist; there are: {there}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plugins.framework.api import names
-from plugins.framework.values import EMPTY, objects, text
+from plugins.framework.values import EMPTY, has_directives, objects, text
 
 
 def _obj(value: Any) -> dict[str, Any]:
@@ -19,7 +19,7 @@ class TrainJob:
     plugins distinguish absence from emptiness.
     """
 
-    __slots__ = ("_env_names", "metadata", "raw", "spec", "trainer")
+    __slots__ = ("_directives", "_env_names", "metadata", "raw", "spec", "trainer")
 
     def __init__(self, raw: dict[str, Any]) -> None:
         """View ``raw``; nothing is copied."""
@@ -29,6 +29,7 @@ class TrainJob:
         trainer = self.spec.get("trainer")
         self.trainer: dict[str, Any] | None = trainer if type(trainer) is dict else None
         self._env_names: frozenset[Any] | None = None
+        self._directives: bool | None = None
 
     @property
     def name(self) -> str:
@@ -134,6 +135,12 @@ class TrainJob:
                 name for e in self.env if type(name := e.get("name")) is str
             )
         return self._env_names
+
+    def has_directives(self, overrides: str) -> bool:
+        """Whether the field of overrides holds keys such as ``$patch`` anywhere."""
+        if self._directives is None:
+            self._directives = has_directives(self.spec.get(overrides))
+        return self._directives
 
     def words(self, key: str) -> list[str] | None:
         """``trainer.command`` or ``trainer.args``; None where it is not set."""

@@ -1,0 +1,1 @@
+"""The platform's rules over resolved TrainJobs: nothing yet; TrainJobPolicy documents will be read here."""
