@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import generations, lines, quantity, schema, values
 from plugins.framework.api import names
@@ -20,17 +20,19 @@ from plugins.framework.api.admission import AdmissionRequest
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
-from plugins.framework.draft import Change
 from plugins.framework.errors import BadReview, BuildError, ConfigError
-from plugins.framework.field import FieldError, Findings
-from plugins.framework.info import Info
-from plugins.framework.lines import Line
+from plugins.framework.field import Findings
 from plugins.framework.pipeline import Result
 from plugins.podgroup_totals import compute
 from webhook import review
 from webhook.assembly import build_pipeline
 from webhook.provenance import Layer, layers_of
-from webhook.yamlio import Document
+
+if TYPE_CHECKING:
+    from plugins.framework.draft import Change
+    from plugins.framework.info import Info
+    from plugins.framework.lines import Line
+    from webhook.yamlio import Document
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
@@ -155,14 +157,21 @@ class Offline:
         raw = outcome.after if admitted else self._as_stored(document)
         if outcome.kind != names.TRAIN_JOB or raw is None:
             return Rendered(
-                name=outcome.name, namespace=outcome.namespace, objects=[], findings=outcome.findings
+                name=outcome.name,
+                namespace=outcome.namespace,
+                objects=[],
+                findings=outcome.findings,
             )
-        findings = Findings(errors=list(outcome.findings.errors), warnings=list(outcome.findings.warnings))
+        findings = Findings(
+            errors=list(outcome.findings.errors), warnings=list(outcome.findings.warnings)
+        )
         ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
         info = self._resolved(ctx, raw, findings)
         objects = self._built(ctx, info, findings) if info is not None else []
         if info is None or not objects:
-            return Rendered(name=outcome.name, namespace=outcome.namespace, objects=[], findings=findings)
+            return Rendered(
+                name=outcome.name, namespace=outcome.namespace, objects=[], findings=findings
+            )
         return _rendered(outcome, info, objects, findings)
 
     def explain(self, document: Document, old: Document | None = None) -> Explained:
@@ -196,7 +205,9 @@ class Offline:
         try:
             return self._pipeline.build(ctx, info)
         except BuildError as error:
-            findings.warn(f"the controller builds nothing, and fails in every reconcile with: {error}")
+            findings.warn(
+                f"the controller builds nothing, and fails in every reconcile with: {error}"
+            )
             return []
 
     def _as_stored(self, document: Document) -> dict[str, Any] | None:
@@ -346,7 +357,9 @@ def _rendered(
         ]
     except quantity.QuantityError as error:
         findings.warn(f"no totals: {error}")
-        return Rendered(name=outcome.name, namespace=outcome.namespace, objects=objects, findings=findings)
+        return Rendered(
+            name=outcome.name, namespace=outcome.namespace, objects=objects, findings=findings
+        )
     resources = _texts(counted.resources)
     findings.warn(*_gang_differs(objects, counted.members, resources))
     return Rendered(
@@ -364,7 +377,9 @@ def _texts(amounts: Any) -> dict[str, str]:
     return {name: quantity.canonical(amount) for name, amount in sorted(amounts.items())}
 
 
-def _gang_differs(objects: list[dict[str, Any]], members: int, resources: dict[str, str]) -> list[str]:
+def _gang_differs(
+    objects: list[dict[str, Any]], members: int, resources: dict[str, str]
+) -> list[str]:
     """A PodGroup is the controller's, faults included; where it disagrees with our totals, that is said."""
     out: list[str] = []
     for obj in objects:

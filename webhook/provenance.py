@@ -12,6 +12,7 @@ from typing import Any, Final
 from plugins.framework import values
 from plugins.framework.info import RUNTIME_LAYER, Info
 
+_Source = tuple[str, str]
 _KEYS: Final = ("name", "mountPath", "containerPort", "key")
 """Fields by which the items of a list are told apart, the first that an item has."""
 
@@ -24,32 +25,39 @@ class Layer:
     """Such as ``node.spec.containers[node].env[PET_NNODES].value``; the first part is the pod set."""
     value: Any
     layer: str
-    """``runtime``, a manager of a patch, ``spec.trainer``, or the name of a plugin."""
+    """``runtime``, ``override``, ``TrainJob`` or ``plugin``: what kind of thing decided."""
+    by: str
+    """Which one: the runtime's name, the override's manager, the field, the plugin."""
 
 
 def layers_of(info: Info) -> list[Layer]:
     """Every leaf of every pod, in the order of the pods. ``info`` must have been resolved with ``trace``."""
-    known: dict[str, tuple[Any, str]] = {}
-    for label, jobs in info.layers:
-        _take(known, label, {job.name: job.raw for job in jobs})
+    known: dict[str, tuple[Any, _Source]] = {}
+    runtime = ("runtime", f"{info.runtime.kind}/{info.runtime.name}")
+    for i, (label, jobs) in enumerate(info.layers):
+        source = ("override", label) if i else runtime
+        _take(known, source, {job.name: job.raw for job in jobs})
 
     def observe(label: str) -> None:
         if label != RUNTIME_LAYER:
-            _take(known, label, {p.name: p.template for p in info.pod_sets})
+            kind = "TrainJob" if label.startswith("spec.") else "plugin"
+            _take(known, (kind, label), {p.name: p.template for p in info.pod_sets})
 
     info.settle(observe)
     final = dict(_leaves_of({p.name: p.template for p in info.pod_sets}))
     return [
-        Layer(path=path, value=value, layer=known[path][1] if path in known else "controller")
+        Layer(path=path, value=value, layer=known[path][1][0], by=known[path][1][1])
         for path, value in final.items()
     ]
 
 
-def _take(known: dict[str, tuple[Any, str]], label: str, jobs: dict[str, dict[str, Any]]) -> None:
+def _take(
+    known: dict[str, tuple[Any, _Source]], source: _Source, jobs: dict[str, dict[str, Any]]
+) -> None:
     for path, value in _leaves_of(jobs):
         before = known.get(path)
         if before is None or not values.same(before[0], value):
-            known[path] = (value, label)
+            known[path] = (value, source)
 
 
 def _leaves_of(jobs: dict[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -10,21 +10,23 @@ import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
 from plugins.framework import depth, field, lines, schema, values
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest, UserInfo
-from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterError
 from plugins.framework.field import FieldError, Findings
-from plugins.framework.lines import Line
 from plugins.framework.pipeline import Pipeline, Recorder, Result
 from plugins.framework.runtime import CompiledRuntime
 from webhook.assembly import build_pipeline
+
+if TYPE_CHECKING:
+    from plugins.framework.cluster import Snapshot
+    from plugins.framework.lines import Line
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -120,7 +122,7 @@ class Reviewer:
             return _gave_up(request, str(error))
         except StationmasterError as error:
             return _gave_up(request, str(error))
-        except Exception as error:  # noqa: BLE001  # the API server must get an answer whatever happens here
+        except Exception as error:  # noqa: BLE001  # the API server must get an answer whatever happens
             return _gave_up(request, f"an internal fault ({type(error).__name__})")
 
     async def _dispatch(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import field, gang, pods, values
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import Findings, Path
-from plugins.framework.info import Info
 from plugins.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -17,7 +14,12 @@ from plugins.framework.interface import (
     ValidateRuntimePlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.framework.runtime import CompiledRuntime
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
+    from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "CoScheduling"
 
@@ -28,7 +30,10 @@ _DEFAULT_TIMEOUT: Final = 60
 
 @dataclass(frozen=True)
 class CoScheduling(
-    EnforcePodGroupPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, ComponentBuilderPlugin
+    EnforcePodGroupPolicyPlugin,
+    CustomValidationPlugin,
+    ValidateRuntimePlugin,
+    ComponentBuilderPlugin,
 ):
     """``podGroupPolicy.coscheduling`` (semantics 5.2)."""
 
@@ -57,14 +62,18 @@ class CoScheduling(
         del ctx, old
         found = Findings()
         if len(gang.policies(new.pod_group_policy)) > 1:
-            detail = "only one of coscheduling and volcano may be set: each makes a PodGroup of its own"
+            detail = (
+                "only one of coscheduling and volcano may be set: each makes a PodGroup of its own"
+            )
             found.error(field.forbidden(_POLICY, detail))
         timeout = values.at(new.pod_group_policy, "coscheduling", "scheduleTimeoutSeconds")
         if type(timeout) is int and timeout < 0:
             at = _POLICY.child("coscheduling", "scheduleTimeoutSeconds")
             found.error(field.invalid(at, timeout, "must be at least 0"))
         elif timeout == 0:
-            found.warn(f"{_POLICY}.coscheduling.scheduleTimeoutSeconds is 0, which is not the default but 0")
+            found.warn(
+                f"{_POLICY}.coscheduling.scheduleTimeoutSeconds is 0, which is not the default but 0"
+            )
         return found
 
     def build(self, ctx: Context, info: Info) -> list[dict[str, Any]]:

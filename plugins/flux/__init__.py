@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import field, pods, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.errors import BuildError
 from plugins.framework.field import Findings, Path
 from plugins.framework.info import Info, PodSet, gpu_count
@@ -18,6 +16,10 @@ from plugins.framework.interface import (
     EnforceMLPolicyPlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
 
 NAME: Final = "Flux"
 
@@ -33,7 +35,10 @@ PLACEHOLDER: Final = "c3RhdGlvbm1hc3Rlcg=="
 
 _TRAINER: Final = Path("spec", "trainer")
 _CONFIG_DIR: Final = "/etc/flux-config"
-_NEEDS_NODES: Final = "the Flux plugin of the Trainer reads spec.trainer.numNodes and panics without it"
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # a path in a pod
+_NEEDS_NODES: Final = (
+    "the Flux plugin of the Trainer reads spec.trainer.numNodes and panics without it"
+)
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,15 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
         processes = _processes(info)
         if processes < 1:
             at = _TRAINER.child("numProcPerNode")
-            found.error(field.invalid(at, processes, "must be greater than or equal to 1 for Flux TrainJob"))
+            found.error(
+                field.invalid(at, processes, "must be greater than or equal to 1 for Flux TrainJob")
+            )
         for pod_set in info.pod_sets:
             if pod_set.name == names.NODE and INSTALLER in pod_set.base.init_names:
                 detail = f"init container {INSTALLER} is reserved: the runtime's job node must not have one"
-                found.error(field.invalid(Path("spec", "runtimeRef", "name"), new.runtime_name, detail))
+                found.error(
+                    field.invalid(Path("spec", "runtimeRef", "name"), new.runtime_name, detail)
+                )
         return found
 
     def build(self, ctx: Context, info: Info) -> list[dict[str, Any]]:
@@ -88,7 +97,10 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": pods.metadata(info, ctx.namespace, f"{name}-flux-entrypoint"),
-            "data": {"entrypoint.sh": _entrypoint_facts(info), "init.sh": _init_facts(info, ctx.namespace)},
+            "data": {
+                "entrypoint.sh": _entrypoint_facts(info),
+                "init.sh": _init_facts(info, ctx.namespace),
+            },
         }
         curve = {
             "apiVersion": "v1",
@@ -174,7 +186,7 @@ def _add_to_pod(info: Info, pod_set: PodSet) -> None:
     ]
     if info.line.name != "2.2":
         volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
-        mounts.append({"name": "shared-memory", "mountPath": "/dev/shm", "readOnly": True})  # noqa: S108  # a mount path in a pod
+        mounts.append({"name": "shared-memory", "mountPath": _SHARED_MEMORY, "readOnly": True})
     secret = {"secretName": f"{info.job.name}-flux-curve", "defaultMode": 0o400}
     pod_set.upsert_volumes(*volumes, {"name": "flux-curve", "secret": secret})
     pod = pod_set.pod_under_construction()

@@ -1,5 +1,4 @@
-"""The annotation ``stationmaster.dev/applied``: what admission wrote into a TrainJob, so that it can be told
-later from what the user wrote.
+"""The annotation ``stationmaster.dev/applied``: what admission wrote, told apart from what the user wrote.
 
 Shape: compact JSON, sorted, ``{"/spec/trainer/numNodes": "RuntimeDefaults:1f2e3d4c", ...}``: JSON Pointer to
 ``<plugin or policy>:<first 8 hex digits of the SHA-256 of the value>``. Quantities are hashed by value, since

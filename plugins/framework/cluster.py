@@ -6,18 +6,20 @@ A folder of YAML and the caches of a real cluster both end here, so an answer ne
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from plugins.framework import schema, values
+from plugins.framework import lines, schema, values
 from plugins.framework.api import names
-from plugins.framework.field import FieldError
-from plugins.framework.lines import Line
 from plugins.framework.quantity import QuantityError
 from plugins.framework.resources import LimitDefaults, compile_limit_ranges
 from plugins.framework.runtime import ClusterFacts, CompiledRuntime
+
+if TYPE_CHECKING:
+    from plugins.framework.field import FieldError
+    from plugins.framework.lines import Line
 
 RuntimeKey = tuple[str, str, str]
 """Kind, namespace ("" for a ClusterTrainingRuntime), name."""
@@ -72,9 +74,7 @@ class Snapshot:
         """
         snapshot = cls(admit=admit)
         for obj in objects:
-            take = _TAKERS.get(values.text(obj.get("kind")))
-            if take is not None:
-                take(snapshot, obj)
+            snapshot._take(values.text(obj.get("kind")), obj)
         return snapshot
 
     def runtime(self, kind: str, namespace: str, name: str, line: Line) -> CompiledRuntime | None:
@@ -133,13 +133,34 @@ class Snapshot:
             digest=hashlib.sha256(data).hexdigest(),
         )
         if namespace in self._limit_ranges or namespace in self.namespaces:
-            self._facts[namespace] = facts  # bounded by what the cluster holds, not by what users name
+            self._facts[namespace] = (
+                facts  # bounded by what the cluster holds, not by what users name
+            )
         return facts
+
+    def _take(self, kind: str, obj: dict[str, Any]) -> None:
+        match kind:
+            case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
+                self._take_runtime(obj)
+            case "LimitRange":
+                self._take_limit_range(obj)
+            case "RuntimeClass":
+                self._take_runtime_class(obj)
+            case "PriorityClass":
+                self._take_priority_class(obj)
+            case "Namespace":
+                self._take_namespace(obj)
+            case "CustomResourceDefinition":
+                self._take_crd(obj)
+            case _:
+                pass
 
     def _take_runtime(self, obj: dict[str, Any]) -> None:
         metadata = values.obj(obj.get("metadata"))
         kind = values.text(obj.get("kind"))
-        scope = "" if kind == names.CLUSTER_TRAINING_RUNTIME else values.text(metadata.get("namespace"))
+        scope = (
+            "" if kind == names.CLUSTER_TRAINING_RUNTIME else values.text(metadata.get("namespace"))
+        )
         kept = {
             "apiVersion": names.API_VERSION,
             "kind": kind,
@@ -164,11 +185,11 @@ class Snapshot:
         self.priority_classes = (self.priority_classes or frozenset()) | {name}
 
     def _take_namespace(self, obj: dict[str, Any]) -> None:
-        self.namespaces[values.text(values.at(obj, "metadata", "name"))] = values.obj(obj.get("metadata"))
+        self.namespaces[values.text(values.at(obj, "metadata", "name"))] = values.obj(
+            obj.get("metadata")
+        )
 
     def _take_crd(self, obj: dict[str, Any]) -> None:
-        from plugins.framework import lines  # noqa: PLC0415  # only folders that hold CRDs pay for it
-
         if values.at(obj, "spec", "names", "kind") == names.TRAIN_JOB:
             self.crd_line = lines.of_crd(obj)
 
@@ -182,14 +203,3 @@ def _limits(ranges: list[dict[str, Any]]) -> LimitDefaults | None:
         return compile_limit_ranges(ranges) if ranges else None
     except QuantityError:
         return None
-
-
-_TAKERS: Final[Mapping[str, Callable[[Snapshot, dict[str, Any]], None]]] = {
-    names.CLUSTER_TRAINING_RUNTIME: Snapshot._take_runtime,  # noqa: SLF001  # its own table
-    names.TRAINING_RUNTIME: Snapshot._take_runtime,  # noqa: SLF001
-    "LimitRange": Snapshot._take_limit_range,  # noqa: SLF001
-    "RuntimeClass": Snapshot._take_runtime_class,  # noqa: SLF001
-    "PriorityClass": Snapshot._take_priority_class,  # noqa: SLF001
-    "Namespace": Snapshot._take_namespace,  # noqa: SLF001
-    "CustomResourceDefinition": Snapshot._take_crd,  # noqa: SLF001
-}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from plugins.framework.api.admission import AdmissionRequest
-from plugins.framework.cluster import Snapshot
 from plugins.framework.errors import DeadlineExceeded
-from plugins.framework.lines import Line
+
+if TYPE_CHECKING:
+    from plugins.framework.api.admission import AdmissionRequest
+    from plugins.framework.cluster import Snapshot
+    from plugins.framework.lines import Line
 
 
 @dataclass(slots=True, kw_only=True)

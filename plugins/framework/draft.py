@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plugins.framework import applied, field, values
-from plugins.framework.field import Path
 
 if TYPE_CHECKING:
+    from plugins.framework.field import Path
     from plugins.framework.info import Info
     from plugins.framework.runtime import CompiledRuntime
 
@@ -173,7 +173,9 @@ class Draft:
         value = values.copy(value)
         container[key] = value
         if not ours:
-            self._record("replace" if before is not ABSENT else "add", path.steps, container, key, before)
+            self._record(
+                "replace" if before is not ABSENT else "add", path.steps, container, key, before
+            )
         self._own(value)
         self._note(path.steps, before, value)
         return True

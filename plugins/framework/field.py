@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import orjson
 
@@ -38,7 +38,7 @@ class Path(tuple[Segment, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, *segments: Segment) -> Path:
+    def __new__(cls, *segments: Segment) -> Self:
         """Make a path of fields, given one by one."""
         return super().__new__(cls, segments)
 
@@ -50,7 +50,7 @@ class Path(tuple[Segment, ...]):
         """The field of that name below this one."""
         return Path(*self, *names)
 
-    def index(self, i: int) -> Path:
+    def index(self, i: int) -> Path:  # type: ignore[override]  # Kubernetes' word; a path is never searched
         """The i-th item of the list here."""
         return Path(*self, i)
 
@@ -309,11 +309,12 @@ def _quote(text: str, *, cut: bool) -> str:
 
 
 def escape(text: str) -> str:
-    """Replace control characters and the Unicode marks that reorder or hide text by ``\\uXXXX``."""
+    r"""Replace control characters and the Unicode marks that reorder or hide text by ``\uXXXX``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}" for c in text
+        c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
+        for c in text
     )
 
 

@@ -6,13 +6,15 @@ PodGroupTotals, which disagrees on purpose.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugins.framework import quantity, values
 from plugins.framework.api import names
-from plugins.framework.info import Info, PodSet
-from plugins.framework.quantity import Quantity
 from plugins.framework.resources import template_requests
+
+if TYPE_CHECKING:
+    from plugins.framework.info import Info, PodSet
+    from plugins.framework.quantity import Quantity
 
 _SHARED = "gang"
 
@@ -41,7 +43,9 @@ def controller_gang(info: Info) -> Gang:
             more = quantity.mul(amount, factor)
             kept = total.get(name)
             total[name] = more if kept is None else quantity.add(kept, more)
-    return Gang(members, {name: quantity.canonical(amount) for name, amount in sorted(total.items())})
+    return Gang(
+        members, {name: quantity.canonical(amount) for name, amount in sorted(total.items())}
+    )
 
 
 def _one_pod(info: Info, pod_set: PodSet) -> dict[str, Quantity]:
@@ -54,7 +58,8 @@ def _one_pod(info: Info, pod_set: PodSet) -> dict[str, Quantity]:
         pod = {
             **pod,
             "containers": [
-                {**c, "resources": own} if c.get("name") == names.NODE else c for c in pod_set.base.containers
+                {**c, "resources": own} if c.get("name") == names.NODE else c
+                for c in pod_set.base.containers
             ],
         }
     return dict(template_requests(pod))
@@ -80,7 +85,9 @@ def warn_about_gang(info: Info) -> list[str]:
             f"the PodGroup counts every job, but {', '.join(waiting)} waits for others by dependsOn: the gang is "
             "never complete and no pod starts"
         )
-    unscheduled = [p.name for p in info.pod_sets if not values.text(p.base.pod.get("schedulerName"))]
+    unscheduled = [
+        p.name for p in info.pod_sets if not values.text(p.base.pod.get("schedulerName"))
+    ]
     if unscheduled:
         out.append(
             f"job {', '.join(unscheduled)} names no schedulerName: the default scheduler ignores the PodGroup"

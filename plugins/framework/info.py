@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import quantity, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.lines import Line
 from plugins.framework.quantity import Quantity
-from plugins.framework.resources import CompiledPod
 from plugins.framework.runtime import ClusterFacts, CompiledRuntime, Job
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.lines import Line
+    from plugins.framework.resources import CompiledPod
 
 Requests = Mapping[str, Quantity]
 Edit = Callable[[], None]
@@ -37,20 +39,20 @@ class Container:
 
     def upsert_env(self, *entries: dict[str, Any]) -> None:
         """Replace the entry of the same name whole, else append."""
-        self._upsert("env", "name", entries)
+        self.upsert("env", "name", entries)
 
     def upsert_mounts(self, *entries: dict[str, Any]) -> None:
         """Replace the mount of the same path whole, else append."""
-        self._upsert("volumeMounts", "mountPath", entries)
+        self.upsert("volumeMounts", "mountPath", entries)
 
     def upsert_ports(self, *entries: dict[str, Any]) -> None:
         """Replace the first port of equal number or equal name, two absent names being equal (G18)."""
-        ports = list(self.raw.get("ports") or ())
+        ports: list[dict[str, Any]] = list(self.raw.get("ports") or ())
         for entry in entries:
             for i, port in enumerate(ports):
-                if port.get("containerPort") == entry.get("containerPort") or port.get("name") == entry.get(
+                if port.get("containerPort") == entry.get("containerPort") or port.get(
                     "name"
-                ):
+                ) == entry.get("name"):
                     ports[i] = entry
                     break
             else:
@@ -64,11 +66,12 @@ class Container:
         if ports and len(ports) > 1:
             self.upsert_ports(*ports)
 
-    def _upsert(self, key: str, by: str, entries: tuple[dict[str, Any], ...]) -> None:
+    def upsert(self, key: str, by: str, entries: tuple[dict[str, Any], ...]) -> None:
+        """Replace the first item of equal ``by`` whole, else append, in the list ``key``."""
         if not entries:
             return
-        out = list(self.raw.get(key) or ())
-        at = {item.get(by): i for i, item in reversed(list(enumerate(out)))}
+        out: list[dict[str, Any]] = list(self.raw.get(key) or ())
+        at: dict[Any, int] = {item.get(by): i for i, item in reversed(list(enumerate(out)))}
         for entry in entries:
             i = at.get(entry.get(by))
             if i is None:
@@ -106,7 +109,7 @@ class PodSet:
         """What container ``node`` gets from ``resourcesPerNode``, merged; None where it gets nothing."""
         self.extra_init: list[dict[str, Any]] = []
         """Init containers that plugins add; known before the pod is built, since they can cost resources."""
-        self.built: dict[str, Any] | None = None
+        self.built: dict[str, Any] = values.EMPTY
         self._requests: Requests | None = None
 
     @property
@@ -133,7 +136,6 @@ class PodSet:
     def template(self) -> dict[str, Any]:
         """The finished entry of ``replicatedJobs``."""
         self._info.settle()
-        assert self.built is not None, "settle builds every pod"  # noqa: S101  # an invariant, not a check
         return self.built
 
     @property
@@ -200,7 +202,6 @@ class PodSet:
 
     def pod_under_construction(self) -> dict[str, Any]:
         """The pod ``spec`` being built."""
-        assert self.built is not None, "edits run while pods are built"  # noqa: S101  # an invariant
         pod: dict[str, Any] = self.built["template"]["spec"]["template"]["spec"]
         return pod
 
@@ -211,7 +212,7 @@ class PodSet:
 
     def upsert_volumes(self, *volumes: dict[str, Any]) -> None:
         """Replace the volume of the same name whole, else append."""
-        Container(self.pod_under_construction())._upsert("volumes", "name", volumes)  # noqa: SLF001  # same module
+        Container(self.pod_under_construction()).upsert("volumes", "name", volumes)  # same module
 
     def _editable(self, kind: str, name: str) -> Container | None:
         for raw in self.pod_under_construction().get(kind) or ():
@@ -380,7 +381,9 @@ def gpu_count(resources: Mapping[str, Any]) -> int:
     The value, rounded up, of the first name that contains ``gpu``, lower-cased: requests first, limits only
     if those give 0. With several such names Go picks one at random; we take the first in sorted order.
     """
-    return _gpus(values.obj(resources.get("requests"))) or max(_gpus(values.obj(resources.get("limits"))), 0)
+    return _gpus(values.obj(resources.get("requests"))) or max(
+        _gpus(values.obj(resources.get("limits"))), 0
+    )
 
 
 def _gpus(amounts: Mapping[str, Any]) -> int:

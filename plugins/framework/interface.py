@@ -123,7 +123,9 @@ class ValidateRuntimePlugin(Plugin, Protocol):
     """Judge a TrainingRuntime or ClusterTrainingRuntime."""
 
     @abstractmethod
-    def validate_runtime(self, ctx: Context, old: CompiledRuntime | None, new: CompiledRuntime) -> Findings:
+    def validate_runtime(
+        self, ctx: Context, old: CompiledRuntime | None, new: CompiledRuntime
+    ) -> Findings:
         """Return all that is wrong with the runtime itself."""
 
 
@@ -136,7 +138,7 @@ class ComponentBuilderPlugin(Plugin, Protocol):
         """Return whole objects as JSON values."""
 
 
-EXTENSION_POINTS: tuple[tuple[str, type[Plugin], str], ...] = (
+EXTENSION_POINTS: tuple[tuple[str, Any, str], ...] = (
     ("watchExtension", WatchExtensionPlugin, "watches"),
     ("defaultTrainJob", DefaultTrainJobPlugin, "default_train_job"),
     ("overrideTrainJob", OverrideTrainJobPlugin, "override_train_job"),
@@ -149,4 +151,4 @@ EXTENSION_POINTS: tuple[tuple[str, type[Plugin], str], ...] = (
     ("validateRuntime", ValidateRuntimePlugin, "validate_runtime"),
     ("componentBuilder", ComponentBuilderPlugin, "build"),
 )
-"""Name in a profile, Protocol, method: the order in which a TrainJob meets them."""
+"""Name in a profile, Protocol (no type can say "a protocol class"), method: in the order of a TrainJob's way."""

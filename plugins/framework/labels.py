@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field, values
-from plugins.framework.field import FieldError, Path
 from plugins.framework.schema.meta import not_label_value, not_qualified_name
+
+if TYPE_CHECKING:
+    from plugins.framework.field import FieldError, Path
 
 MOST_ANNOTATIONS: Final = 256 * 1024
 """Bytes of all keys and values together (``validation.TotalAnnotationSizeLimitB``)."""

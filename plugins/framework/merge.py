@@ -8,10 +8,12 @@ with the original.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework.errors import BuildError
-from plugins.framework.goform import FieldInfo, GoForms
+
+if TYPE_CHECKING:
+    from plugins.framework.goform import FieldInfo, GoForms
 
 DIRECTIVE: Final = "$patch"
 _ORDER: Final = "$setElementOrder/"
@@ -28,7 +30,9 @@ class Merger:
         """Use the type tables of one line."""
         self._forms = forms
 
-    def merge(self, original: dict[str, Any], patch: dict[str, Any], type_name: str) -> dict[str, Any]:
+    def merge(
+        self, original: dict[str, Any], patch: dict[str, Any], type_name: str
+    ) -> dict[str, Any]:
         """``original`` with ``patch`` merged in, both of the Go type ``type_name``.
 
         Raises BuildError where the merge itself fails (an unknown ``$patch`` directive): the controller
@@ -40,7 +44,7 @@ class Merger:
         self, original: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, FieldInfo]
     ) -> dict[str, Any]:
         if DIRECTIVE in patch:
-            return _directive(original, patch)
+            return _directive(patch)
         out = dict(original)
         for key, value in patch.items():
             if key.startswith("$"):
@@ -114,7 +118,7 @@ def _interleave(patched: list[tuple[int, Any]], rest: list[tuple[int, Any]]) -> 
     return out
 
 
-def _directive(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def _directive(patch: dict[str, Any]) -> dict[str, Any]:
     word = patch[DIRECTIVE]
     if word == "replace":
         return {k: v for k, v in patch.items() if k != DIRECTIVE}

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plugins.framework import applied, values
 from plugins.framework import field as fields
 from plugins.framework.api import names
 from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.draft import Change, Draft
 from plugins.framework.errors import BuildError, ConfigError, DeadlineExceeded, PluginFault
 from plugins.framework.field import FieldError, Findings, Path
-from plugins.framework.info import Info
 from plugins.framework.interface import EXTENSION_POINTS, Plugin
-from plugins.framework.profile import Profile
-from plugins.framework.registry import Registry
 from plugins.framework.resolve import resolve
-from plugins.framework.runtime import CompiledRuntime
+
+if TYPE_CHECKING:
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
+    from plugins.framework.profile import Profile
+    from plugins.framework.registry import Registry
+    from plugins.framework.runtime import CompiledRuntime
 
 APPLIED_PATH: Final = Path("metadata", "annotations").key(names.APPLIED_ANNOTATION)
 RECORDER: Final = "Stationmaster"
@@ -69,13 +71,19 @@ class Pipeline:
 
     __slots__ = ("_on_fault", "_recorder", "_steps", "exempt_users", "plugins")
 
-    def __init__(self, registry: Registry, profile: Profile, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, registry: Registry, profile: Profile, recorder: Recorder | None = None
+    ) -> None:
         """Build every plugin that the profile names. Raises ConfigError where one cannot be built."""
         unknown = profile.args.keys() - profile.named
         if unknown:
-            raise ConfigError(f"profile: pluginConfig names {', '.join(sorted(unknown))}, which do not run")
+            raise ConfigError(
+                f"profile: pluginConfig names {', '.join(sorted(unknown))}, which do not run"
+            )
         order = (*profile.plugins, *sorted(profile.named - set(profile.plugins)))
-        self.plugins: dict[str, Plugin] = {n: registry.build(n, profile.args.get(n, {})) for n in order}
+        self.plugins: dict[str, Plugin] = {
+            n: registry.build(n, profile.args.get(n, {})) for n in order
+        }
         self.exempt_users = profile.exempt_users
         self._on_fault = profile.on_fault
         self._recorder: Recorder = recorder or NoRecorder()
@@ -108,13 +116,12 @@ class Pipeline:
         elif draft.runtime is not None:
             self._each("default_train_job", result, draft, ctx, draft)
             self._each("override_train_job", result, draft, ctx, draft)
-            info = draft.info
-            self._judge(ctx, result, info, None)
+            self._judge(ctx, result, draft.info, None)
             if result.allowed:
                 draft.keep_info()
                 self._each("record_resolution", result, draft, ctx, draft)
                 self._record(draft)
-            return self._finish(result, draft, info)
+            return self._finish(result, draft, draft.info)
         info = self._info(draft)
         self._judge(ctx, result, info, old, raw=raw)
         return self._finish(result, draft, info)
@@ -213,7 +220,12 @@ class Pipeline:
                 except (BuildError, DeadlineExceeded):
                     raise
                 except Exception as error:  # noqa: BLE001  # the one place where anything is caught
-                    self._fault(result, error if isinstance(error, PluginFault) else PluginFault(name, point, error))
+                    self._fault(
+                        result,
+                        error
+                        if isinstance(error, PluginFault)
+                        else PluginFault(name, point, error),
+                    )
         ctx.check_deadline()
 
     def _collect(self, point: str, result: Result, *args: Any) -> None:
@@ -223,7 +235,10 @@ class Pipeline:
             except DeadlineExceeded:
                 raise
             except Exception as error:  # noqa: BLE001  # the one place where anything is caught
-                self._fault(result, error if isinstance(error, PluginFault) else PluginFault(name, point, error))
+                self._fault(
+                    result,
+                    error if isinstance(error, PluginFault) else PluginFault(name, point, error),
+                )
 
     def _fault(self, result: Result, fault: PluginFault) -> None:
         result.faults.append(fault)
@@ -297,7 +312,9 @@ def _old(ctx: Context) -> TrainJob | None:
 def _overrides_differ(ctx: Context, old: TrainJob, new: TrainJob) -> bool:
     """Whether an update changes what will be built and is one that may: suspended before or after."""
     key = ctx.line.generation
-    return (old.is_suspended or new.is_suspended) and not values.same(old.spec.get(key), new.spec.get(key))
+    return (old.is_suspended or new.is_suspended) and not values.same(
+        old.spec.get(key), new.spec.get(key)
+    )
 
 
 def changes_nothing_judged(ctx: Context, old: TrainJob, new: TrainJob) -> bool:
@@ -306,7 +323,9 @@ def changes_nothing_judged(ctx: Context, old: TrainJob, new: TrainJob) -> bool:
     if old.spec is new.spec:
         return True
     keys = old.spec.keys() | new.spec.keys()
-    return all(key == "suspend" or values.same(old.spec.get(key), new.spec.get(key)) for key in keys)
+    return all(
+        key == "suspend" or values.same(old.spec.get(key), new.spec.get(key)) for key in keys
+    )
 
 
 def _cannot_be_built(info: Info) -> FieldError:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import values
 from plugins.framework.api import names
-from plugins.framework.info import Info
+
+if TYPE_CHECKING:
+    from plugins.framework.info import Info
 
 INDEX_REF: Final[dict[str, Any]] = {"fieldRef": {"fieldPath": names.COMPLETION_INDEX}}
 """Where a pod of an Indexed Job finds its rank."""

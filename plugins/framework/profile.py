@@ -84,7 +84,11 @@ class Profile:
     @property
     def named(self) -> frozenset[str]:
         """Every plugin that runs anywhere."""
-        return frozenset(self.plugins).union(*self.points.values()) if self.points else frozenset(self.plugins)
+        return (
+            frozenset(self.plugins).union(*self.points.values())
+            if self.points
+            else frozenset(self.plugins)
+        )
 
     def at(self, point: str) -> tuple[str, ...]:
         """The names that may run at a point, in order."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from plugins.framework.errors import ConfigError
-from plugins.framework.interface import Plugin
+
+if TYPE_CHECKING:
+    from plugins.framework.interface import Plugin
 
 GROUP: Final = "stationmaster.plugins"
 """The entry-point group under which outside packages publish a ``PluginSpec``."""
@@ -61,7 +63,9 @@ class Registry:
         """Make the plugin with args from a profile. Raises ConfigError that says what would be right."""
         spec = self._specs.get(name)
         if spec is None:
-            raise ConfigError(f"no plugin named {name}; there are: {', '.join(sorted(self._specs))}")
+            raise ConfigError(
+                f"no plugin named {name}; there are: {', '.join(sorted(self._specs))}"
+            )
         try:
             decoded = msgspec.convert(dict(args), type=spec.args)
         except msgspec.ValidationError as error:
@@ -84,7 +88,9 @@ def _load(point: EntryPoint) -> PluginSpec:
     try:
         spec = point.load()
     except Exception as error:  # an outside package may fail in any way at import
-        raise ConfigError(f"plugin {point.name} ({point.value}) cannot be loaded: {error}") from error
+        raise ConfigError(
+            f"plugin {point.name} ({point.value}) cannot be loaded: {error}"
+        ) from error
     if not isinstance(spec, PluginSpec) or spec.name != point.name:
         raise ConfigError(f"{point.value} must be a PluginSpec named {point.name}")
     return spec

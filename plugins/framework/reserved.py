@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
-from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import FieldError, Path
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
 
 ENV: Final = Path("spec", "trainer", "env")
 
 
-def each(job: TrainJob, names: Collection[str], detail: Callable[[str], str]) -> Iterator[FieldError]:
+def each(
+    job: TrainJob, names: Collection[str], detail: Callable[[str], str]
+) -> Iterator[FieldError]:
     """A ``Forbidden`` for each entry with one of these names, at its own name."""
     if job.trainer is None or job.env_names.isdisjoint(names):
         return

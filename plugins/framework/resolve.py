@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plugins.framework import goform, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.errors import BuildError
 from plugins.framework.info import Info, PodSet
-from plugins.framework.lines import Line
 from plugins.framework.merge import Merger
 from plugins.framework.runtime import ClusterFacts, CompiledRuntime, Job
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.lines import Line
 
 NO_FACTS = ClusterFacts()
 
@@ -44,7 +46,9 @@ def overrides(job: TrainJob, line: Line) -> list[dict[str, Any]]:
 
 def patched_jobs(patch: dict[str, Any]) -> list[dict[str, Any]]:
     """The ``replicatedJobs`` of one ``runtimePatches`` entry."""
-    return values.objects(values.at(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"))
+    return values.objects(
+        values.at(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+    )
 
 
 def _metadata(job: TrainJob, runtime: CompiledRuntime) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -151,13 +155,17 @@ class Overrides:
         if not patch.get("replicatedJobs"):
             return jobs
         before = {id(job.raw): job for job in jobs}
-        merged = self._merger.merge({"replicatedJobs": [job.raw for job in jobs]}, patch, "JobSetSpec")
+        merged = self._merger.merge(
+            {"replicatedJobs": [job.raw for job in jobs]}, patch, "JobSetSpec"
+        )
         return tuple(
             before.get(id(raw)) or Job(self._typed(raw, patch, "ReplicatedJob"))
             for raw in merged["replicatedJobs"]
         )
 
-    def _typed(self, merged: dict[str, Any], patch: dict[str, Any], type_name: str) -> dict[str, Any]:
+    def _typed(
+        self, merged: dict[str, Any], patch: dict[str, Any], type_name: str
+    ) -> dict[str, Any]:
         """The merged object as Go reads it back. Both sides were in that form; only directives leave it."""
         return self._forms.normalize(merged, type_name) if values.has_directives(patch) else merged
 
@@ -170,12 +178,16 @@ class Overrides:
             patch = self._forms.normalize(template, "JobTemplatePatch")
             for i, job in enumerate(out):
                 if job.name == job_patch.get("name"):
-                    merged = self._merger.merge(values.obj(job.raw.get("template")), patch, "JobTemplateSpec")
+                    merged = self._merger.merge(
+                        values.obj(job.raw.get("template")), patch, "JobTemplateSpec"
+                    )
                     typed = self._typed(merged, patch, "JobTemplateSpec")
                     out[i] = Job({**job.raw, "template": typed})
         return tuple(out)
 
-    def _each_target(self, jobs: tuple[Job, ...], entry: dict[str, Any], merge: Any) -> tuple[Job, ...]:
+    def _each_target(
+        self, jobs: tuple[Job, ...], entry: dict[str, Any], merge: Any
+    ) -> tuple[Job, ...]:
         targets = {values.text(t.get("name")) for t in values.objects(entry.get("targetJobs"))}
         return tuple(merge(job, entry) if job.name in targets else job for job in jobs)
 
@@ -242,7 +254,9 @@ def _give_resources(info: Info, pod_set: PodSet, resources: dict[str, Any] | Non
     info.later(replace)
 
 
-def _node_resources(line: Line, container: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
+def _node_resources(
+    line: Line, container: dict[str, Any], own: dict[str, Any]
+) -> dict[str, Any] | None:
     """What container ``node`` gets; None where its own stay.
 
     2.3 merges limits and requests per name, and rebuilds the object from those two alone, so claims are lost

@@ -10,14 +10,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from plugins.framework import goform, values
 from plugins.framework.api import names
-from plugins.framework.lines import Line
 from plugins.framework.resources import CompiledPod, LimitDefaults, compile_pod
+
+if TYPE_CHECKING:
+    from plugins.framework.lines import Line
 
 POLICIES: Final = ("torch", "mpi", "jax", "xgboost", "flux")
 
@@ -112,19 +114,27 @@ class CompiledRuntime:
         self.namespace = values.text(metadata.get("namespace"))
         self.labels = values.obj(metadata.get("labels"))
         spec = values.obj(raw.get("spec"))
-        self.ml_policy: dict[str, Any] | None = spec["mlPolicy"] if type(spec.get("mlPolicy")) is dict else None
+        self.ml_policy: dict[str, Any] | None = (
+            spec["mlPolicy"] if type(spec.get("mlPolicy")) is dict else None
+        )
         self.pod_group_policy = values.obj(spec.get("podGroupPolicy"))
         template = values.obj(spec.get("template"))
         self.jobset_labels = values.at_obj(template, "metadata", "labels")
         self.jobset_annotations = values.at_obj(template, "metadata", "annotations")
         forms = goform.load(line.name)
-        self.template: dict[str, Any] = forms.normalize(values.obj(template.get("spec")), "JobSetSpec")
-        self.jobs: tuple[Job, ...] = tuple(Job(j) for j in values.objects(self.template.get("replicatedJobs")))
+        self.template: dict[str, Any] = forms.normalize(
+            values.obj(template.get("spec")), "JobSetSpec"
+        )
+        self.jobs: tuple[Job, ...] = tuple(
+            Job(j) for j in values.objects(self.template.get("replicatedJobs"))
+        )
         self.position: dict[str, int] = {job.name: i for i, job in enumerate(self.jobs)}
         self.subdomain: str | None = values.at(self.template, "network", "subdomain")
         self.memo: dict[str, Any] = {}
         """What plugins work out once per runtime, by plugin name."""
-        self.policy: str = next((p for p in POLICIES if values.obj(self.ml_policy).get(p) is not None), "")
+        self.policy: str = next(
+            (p for p in POLICIES if values.obj(self.ml_policy).get(p) is not None), ""
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -172,4 +182,6 @@ class CompiledRuntime:
         line = self.line
         if job.ancestor == names.TRAINER:
             return self.ml_policy is not None or not line.needs_ml_policy_for_resources
-        return line.launcher_node_resources and self.runs_launcher_as_node and job.name == names.NODE
+        return (
+            line.launcher_node_resources and self.runs_launcher_as_node and job.name == names.NODE
+        )

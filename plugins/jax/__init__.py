@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import pods, reserved
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import Findings
-from plugins.framework.info import Info
 from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
 
 NAME: Final = "JAX"
 
@@ -59,7 +61,9 @@ class JAX(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if info is None or info.runtime.policy != "jax":
             return found
         found.error(
-            *reserved.each(new, RESERVED, lambda name: f"{name} is set by the JAX runtime; remove it")
+            *reserved.each(
+                new, RESERVED, lambda name: f"{name} is set by the JAX runtime; remove it"
+            )
         )
         return found
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import pods, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import Findings
-from plugins.framework.info import Info, PodSet
 from plugins.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -18,8 +15,13 @@ from plugins.framework.interface import (
     ValidateRuntimePlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.framework.runtime import CompiledRuntime
 from plugins.jobset import derived_names, initializers, template
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info, PodSet
+    from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "JobSet"
 
@@ -112,7 +114,9 @@ def _sync(info: Info) -> None:
         if pod_set.ancestor in names.ANCESTORS:
             built["replicas"] = 1
         pod = pod_set.pod_under_construction()
-        for kind in ("containers", "initContainers") if info.line.syncs_init_containers else ("containers",):
+        for kind in (
+            ("containers", "initContainers") if info.line.syncs_init_containers else ("containers",)
+        ):
             for raw in pod.get(kind) or ():
                 if len(raw.get("ports") or ()) > 1:
                     pod_set.fold_ports(raw)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
-from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import ErrorType, FieldError, Path
-from plugins.framework.info import Info
-from plugins.framework.lines import Line
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.info import Info
+    from plugins.framework.lines import Line
 
 LABEL_MOST: Final = 63
 """Characters of a DNS label."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
 from plugins.framework.api import names
 from plugins.framework.field import FieldError, Path
-from plugins.framework.info import Info
-from plugins.framework.runtime import Job
+
+if TYPE_CHECKING:
+    from plugins.framework.info import Info
+    from plugins.framework.runtime import Job
 
 MOUNT: Final = "initializer"
 """The name that the Trainer looks for; its path plays no part."""
@@ -49,7 +51,9 @@ def _problem(info: Info, key: str, name: str) -> str:
 def _has_mount(info: Info, name: str) -> bool:
     pod_set = info.by_name(name)
     container = pod_set.job.container(name) if pod_set else None
-    return any(m.get("name") == MOUNT for m in values.objects((container or {}).get("volumeMounts")))
+    return any(
+        m.get("name") == MOUNT for m in values.objects((container or {}).get("volumeMounts"))
+    )
 
 
 def _without_effect(info: Info, key: str, name: str) -> str:

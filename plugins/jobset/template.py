@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field, values
 from plugins.framework.api import names
 from plugins.framework.field import FieldError, Findings, Path
-from plugins.framework.runtime import CompiledRuntime, Job
+
+if TYPE_CHECKING:
+    from plugins.framework.runtime import CompiledRuntime, Job
 
 JOBS: Final = Path("spec", "template", "spec", "replicatedJobs")
 _SPEC: Final = Path("spec", "template", "spec")
@@ -35,7 +37,9 @@ def problems(runtime: CompiledRuntime) -> Findings:
     found = Findings()
     nodes = values.obj(runtime.ml_policy).get("numNodes")
     if type(nodes) is int and nodes < 1:
-        found.error(field.invalid(Path("spec", "mlPolicy", "numNodes"), nodes, "must be at least 1"))
+        found.error(
+            field.invalid(Path("spec", "mlPolicy", "numNodes"), nodes, "must be at least 1")
+        )
     for i, job in enumerate(runtime.jobs):
         path = JOBS.index(i)
         found.error(*_ancestor(path, job), *_depends_on(path, i, job, runtime), *_names(path, job))
@@ -69,12 +73,16 @@ def _depends_on(path: Path, i: int, job: Job, runtime: CompiledRuntime) -> Itera
         elif name == job.name:
             yield field.invalid(at, name, "a job cannot wait for itself: it would never start")
         elif name not in earlier:
-            yield field.not_found(at, name, f"must be a job that stands earlier: {', '.join(earlier)}")
+            yield field.not_found(
+                at, name, f"must be a job that stands earlier: {', '.join(earlier)}"
+            )
 
 
 def _names(path: Path, job: Job) -> Iterator[FieldError]:
     if not _LABEL_1035.fullmatch(job.name):
-        detail = "must be an RFC 1035 label: lower-case letters, digits and '-', beginning with a letter"
+        detail = (
+            "must be an RFC 1035 label: lower-case letters, digits and '-', beginning with a letter"
+        )
         yield field.invalid(path.child("name"), job.name, detail)
     group = job.raw.get("groupName")
     if type(group) is str and not _LABEL_1035.fullmatch(group):
@@ -111,13 +119,17 @@ def _policies(runtime: CompiledRuntime) -> Iterator[FieldError]:
         yield from _targets(at, rule.get("targetReplicatedJobs"), known)
     coordinator = values.obj(runtime.template.get("coordinator"))
     if coordinator:
-        yield from _targets(_SPEC.child("coordinator", "replicatedJob"), [coordinator.get("replicatedJob")], known)
+        yield from _targets(
+            _SPEC.child("coordinator", "replicatedJob"), [coordinator.get("replicatedJob")], known
+        )
 
 
 def _targets(at: Path, targets: Any, known: list[str]) -> Iterator[FieldError]:
     for i, name in enumerate(values.items(targets)):
         if name not in known:
-            yield field.not_found(at.index(i), name, f"jobs of the template: {', '.join(known) or 'none'}")
+            yield field.not_found(
+                at.index(i), name, f"jobs of the template: {', '.join(known) or 'none'}"
+            )
 
 
 def _network(runtime: CompiledRuntime) -> Iterator[FieldError]:
@@ -125,7 +137,9 @@ def _network(runtime: CompiledRuntime) -> Iterator[FieldError]:
     if type(subdomain) is not str:
         return
     at = _SPEC.child("network", "subdomain")
-    if not _SUBDOMAIN.fullmatch(subdomain) or len(subdomain) > 253 or not subdomain[:1].isalpha():  # noqa: PLR2004  # DNS
+    if (
+        not _SUBDOMAIN.fullmatch(subdomain) or len(subdomain) > 253 or not subdomain[:1].isalpha()
+    ):  # DNS
         yield field.invalid(at, subdomain, "must be a DNS label that begins with a letter")
 
 

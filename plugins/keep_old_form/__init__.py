@@ -8,16 +8,18 @@ stored form is put back, in the stored order, so that applying again changes not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import applied, field, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
-from plugins.framework.draft import Draft
 from plugins.framework.field import Path
 from plugins.framework.interface import ReconcileUpdatePlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.draft import Draft
 
 NAME: Final = "KeepOldForm"
 
@@ -91,7 +93,8 @@ def _objects_explained(
             record, pointer, old, {k: v for k, v in new.items() if k in old}
         )
     return all(
-        _explained(record, pointer + field.pointer((key,)), value, new.get(key)) for key, value in old.items()
+        _explained(record, pointer + field.pointer((key,)), value, new.get(key))
+        for key, value in old.items()
     )
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import field, pods, reserved
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.errors import BuildError
 from plugins.framework.field import Findings, Path
 from plugins.framework.info import Container, Info, PodSet, gpu_count
@@ -19,7 +17,11 @@ from plugins.framework.interface import (
     ValidateRuntimePlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.framework.runtime import CompiledRuntime
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "MPI"
 
@@ -48,7 +50,9 @@ _NUM_NODES: Final = Path("spec", "trainer", "numNodes")
 
 
 @dataclass(frozen=True)
-class MPI(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, ComponentBuilderPlugin):
+class MPI(
+    EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, ComponentBuilderPlugin
+):
     """OpenMPI over SSH (semantics 4.4). Works by job names, ``launcher`` and ``node``, not by ancestors."""
 
     name: ClassVar[str] = NAME
@@ -83,17 +87,21 @@ class MPI(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, 
                 found.error(field.invalid(_NUM_NODES, new.num_nodes, detail))
         if type(new.num_proc_per_node) is str:
             path = Path("spec", "trainer", "numProcPerNode")
-            found.error(field.invalid(path, new.num_proc_per_node, "must have an int value for MPI TrainJob"))
+            found.error(
+                field.invalid(
+                    path, new.num_proc_per_node, "must have an int value for MPI TrainJob"
+                )
+            )
         found.error(
             *reserved.each(
-                new, RESERVED, lambda name: f"{name} is set by the MPI runtime; remove it from the env"
+                new,
+                RESERVED,
+                lambda name: f"{name} is set by the MPI runtime; remove it from the env",
             )
         )
         size = hostfile_size(info)
         if size > MOST_HOSTFILE:
-            detail = (
-                f"the MPI hostfile would take {size} bytes, and a ConfigMap holds {MOST_HOSTFILE}: ask for fewer nodes"
-            )
+            detail = f"the MPI hostfile would take {size} bytes, and a ConfigMap holds {MOST_HOSTFILE}: ask for fewer nodes"
             found.error(field.invalid(_NUM_NODES, new.num_nodes, detail))
         found.warn(*_surprises(info))
         return found
@@ -109,7 +117,9 @@ class MPI(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, 
         path = Path("spec", "mlPolicy", "mpi")
         if new.source.get("mpiImplementation", OPEN_MPI) != OPEN_MPI:
             at = path.child("mpiImplementation")
-            found.error(field.invalid(at, new.source.get("mpiImplementation"), f"must be {OPEN_MPI}"))
+            found.error(
+                field.invalid(at, new.source.get("mpiImplementation"), f"must be {OPEN_MPI}")
+            )
         jobs = Path("spec", "template", "spec", "replicatedJobs")
         if new.runs_launcher_as_node:
             missing = [n for n in (names.LAUNCHER, names.NODE) if new.job(n) is None]
@@ -220,8 +230,15 @@ def _surprises(info: Info) -> list[str]:
     out: list[str] = []
     job, runtime = info.job, info.runtime
     node, launcher = info.by_name(names.NODE), info.by_name(names.LAUNCHER)
-    if runtime.runs_launcher_as_node and job.num_nodes == 1 and node is not None and launcher is not None:
-        out.append("numNodes 1 makes two pods: the launcher counts as a node, and there is at least one worker")
+    if (
+        runtime.runs_launcher_as_node
+        and job.num_nodes == 1
+        and node is not None
+        and launcher is not None
+    ):
+        out.append(
+            "numNodes 1 makes two pods: the launcher counts as a node, and there is at least one worker"
+        )
     if launcher is not None and launcher.ancestor == names.TRAINER and launcher.count > 1:
         out.append(
             f"the runtime's numNodes of {launcher.count} makes {launcher.count} launchers, not workers: "
@@ -263,7 +280,8 @@ def _ssh_volume(info: Info) -> dict[str, Any]:
     secret: dict[str, Any] = {
         "secretName": f"{info.job.name}-mpi-ssh-auth",
         "items": [
-            {"key": key, "path": path, **({"mode": mode} if modes else {})} for key, path, mode in _KEY_FILES
+            {"key": key, "path": path, **({"mode": mode} if modes else {})}
+            for key, path, mode in _KEY_FILES
         ],
     }
     if modes:

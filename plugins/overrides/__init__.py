@@ -7,15 +7,17 @@ runtime as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import Findings
-from plugins.framework.info import Info
 from plugins.framework.interface import CustomValidationPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
 from plugins.overrides import conflicts, contents, managers, updates
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
 
 NAME: Final = "Overrides"
 

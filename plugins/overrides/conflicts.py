@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import values
-from plugins.overrides.contents import Target
+
+if TYPE_CHECKING:
+    from plugins.overrides.contents import Target
 
 _WHOLE: Final = (
     "serviceAccountName",
@@ -17,13 +19,17 @@ _WHOLE: Final = (
 
 def between(targets: list[Target]) -> Iterator[str]:
     """A warning for each field that two different owners set to different values."""
-    if len(targets) < 2:  # noqa: PLR2004  # one owner has nobody to disagree with
+    if len(targets) < 2:  # one owner has nobody to disagree with
         return
     set_by: dict[tuple[str, str], tuple[str, Any]] = {}
     for target in targets:
         for name, value in _settings(target):
             before = set_by.get((target.job, name))
-            if before is not None and before[0] != target.owner and not values.same(before[1], value):
+            if (
+                before is not None
+                and before[0] != target.owner
+                and not values.same(before[1], value)
+            ):
                 yield f"{before[0]} and {target.owner} both set {name} of job {target.job}: {target.owner} wins"
             set_by[target.job, name] = (target.owner, value)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field, labels, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import FieldError, Findings, Path
-from plugins.framework.info import Info
-from plugins.framework.lines import Line
-from plugins.framework.runtime import Job
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.info import Info
+    from plugins.framework.lines import Line
+    from plugins.framework.runtime import Job
 
 _METADATA: Final = frozenset({"labels", "annotations"})
 _SOURCE_FREE: Final = "name"
@@ -103,7 +105,9 @@ def _patches(line: Line, entry: dict[str, Any], i: int) -> Iterator[Target]:
     on_jobset = (("JobSet", jobset),) if jobset else ()
     jobs = values.items(values.at(template, "spec", "replicatedJobs"))
     if jobset and not jobs:
-        yield Target(line=line, index=i, place=None, job="", pod={}, metadata=on_jobset, entry=entry)
+        yield Target(
+            line=line, index=i, place=None, job="", pod={}, metadata=on_jobset, entry=entry
+        )
     for k, raw in enumerate(jobs):
         job_template = values.at_obj(raw, "template")
         pod_template = values.at_obj(job_template, "spec", "template")
@@ -170,7 +174,8 @@ def _directives(at: Path, value: Any) -> Iterator[FieldError]:
             for key, item in node.items():
                 if key.startswith("$"):
                     yield field.forbidden(
-                        path.key(key), "merge directives are not allowed: the Trainer would act on them"
+                        path.key(key),
+                        "merge directives are not allowed: the Trainer would act on them",
                     )
                 else:
                     stack.append((path.child(key), item))
@@ -299,7 +304,9 @@ def _declared(info: Info, job: Job, all_targets: list[Target]) -> set[str]:
     return out
 
 
-def _mounts(at: Path, container: dict[str, Any], declared: set[str], job: Job) -> Iterator[FieldError]:
+def _mounts(
+    at: Path, container: dict[str, Any], declared: set[str], job: Job
+) -> Iterator[FieldError]:
     for k, mount in enumerate(values.objects(container.get("volumeMounts"))):
         name = values.text(mount.get("name"))
         if name not in declared:

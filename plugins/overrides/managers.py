@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import FieldError, Path
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
 
 PATCHES: Final = Path("spec", "runtimePatches")
 
@@ -28,7 +30,9 @@ def problems(job: TrainJob, *, is_create: bool) -> Iterator[FieldError]:
         if detail:
             yield field.invalid(at, manager, detail)
         elif is_create and manager in names.OUR_MANAGERS:
-            yield field.forbidden(at, f"{manager} belongs to Stationmaster; use a manager of your own")
+            yield field.forbidden(
+                at, f"{manager} belongs to Stationmaster; use a manager of your own"
+            )
 
 
 def _problem(manager: str) -> str:

@@ -7,15 +7,17 @@ where nobody sees it, and the TrainJob stays suspended for ever (semantics 6.3, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field, values
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import FieldError, Path
-from plugins.framework.info import Info
 from plugins.framework.resolve import resolve
-from plugins.framework.runtime import Job
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
+    from plugins.framework.runtime import Job
 
 _TITLES: Final = {
     "runtimePatches": "RuntimePatches",
@@ -46,7 +48,9 @@ def problems(ctx: Context, info: Info | None, old: TrainJob, new: TrainJob) -> I
 def _has_jobset(job: TrainJob) -> bool:
     """Whether the controller has been here: its first act is the JobSet, its second the status."""
     status = values.obj(job.raw.get("status"))
-    return bool(status.get("conditions") or status.get("jobsStatus")) and not job.is_managed_elsewhere
+    return (
+        bool(status.get("conditions") or status.get("jobsStatus")) and not job.is_managed_elsewhere
+    )
 
 
 def _refused_by_jobset(at: Path, info: Info, old: TrainJob, new: TrainJob) -> Iterator[FieldError]:

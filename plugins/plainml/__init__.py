@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import pods
 from plugins.framework.api import names
-from plugins.framework.context import Context
-from plugins.framework.info import Info
 from plugins.framework.interface import EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
 
 NAME: Final = "PlainML"
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
 from plugins.framework import field, quantity, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
-from plugins.framework.draft import Draft
 from plugins.framework.field import Findings, Path
-from plugins.framework.info import Info
 from plugins.framework.interface import (
     CustomValidationPlugin,
     RecordResolutionPlugin,
@@ -23,6 +19,12 @@ from plugins.framework.quantity import QuantityError
 from plugins.framework.registry import Args, Handle, PluginSpec
 from plugins.framework.resources import container_problems
 from plugins.framework.totals import Part, Totals, totals
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.draft import Draft
+    from plugins.framework.info import Info
 
 NAME: Final = "PodGroupTotals"
 
@@ -96,7 +98,8 @@ def annotation(info: Info) -> str:
     document = {
         "members": counted.members,
         "podSets": {
-            p.name: {"count": p.pods, "resources": _texts(counted.per_part[p.name])} for p in info.pod_sets
+            p.name: {"count": p.pods, "resources": _texts(counted.per_part[p.name])}
+            for p in info.pod_sets
         },
         "resources": _texts(counted.resources),
         "runtime": info.runtime.digest,

@@ -8,15 +8,17 @@ environment to a TrainJob without ``spec.trainer`` (semantics G10), so ``spec.tr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
-from plugins.framework.draft import Draft
 from plugins.framework.field import Path
 from plugins.framework.interface import DefaultTrainJobPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
 from plugins.runtime_defaults import rules
+
+if TYPE_CHECKING:
+    from plugins.framework.context import Context
+    from plugins.framework.draft import Draft
 
 NAME: Final = "RuntimeDefaults"
 

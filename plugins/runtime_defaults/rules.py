@@ -43,8 +43,7 @@ def num_nodes(runtime: CompiledRuntime, job: TrainJob) -> int | None:
     target = runtime.trainer_job
     if target is None:
         return None
-    count = value if runtime.ml_policy is not None else max(target.parallelism, 1)
-    return count
+    return value if runtime.ml_policy is not None else max(target.parallelism, 1)
 
 
 def _mpi_nodes(runtime: CompiledRuntime, value: int) -> int | None:
@@ -84,7 +83,9 @@ def num_proc_per_node(runtime: CompiledRuntime, job: TrainJob) -> int | None:
 def _torch_processes(runtime: CompiledRuntime, resources: Mapping[str, Any]) -> int | None:
     if runtime.line.name == "2.0":
         return None  # looks at the TrainJob's own resources alone, and only if they are set
-    start = runtime.source.get("numProcPerNode", "auto") if runtime.line.proc_per_node_text else "auto"
+    start = (
+        runtime.source.get("numProcPerNode", "auto") if runtime.line.proc_per_node_text else "auto"
+    )
     if type(start) is int:
         return start
     if start == "cpu" or (start == "auto" and gpu_count(resources) == 0):
@@ -95,7 +96,8 @@ def _torch_processes(runtime: CompiledRuntime, resources: Mapping[str, Any]) -> 
 def image(runtime: CompiledRuntime, job: TrainJob) -> str | None:
     """The image, where every container that gets it has it already."""
     del job
-    return _shared(runtime, "image", str)
+    value: str | None = _shared(runtime, "image", str)
+    return value
 
 
 def command(runtime: CompiledRuntime, job: TrainJob) -> list[str] | None:

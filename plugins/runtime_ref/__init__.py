@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import field
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import Findings, Path
-from plugins.framework.info import Info
 from plugins.framework.interface import CustomValidationPlugin, ValidateRuntimePlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.framework.runtime import CompiledRuntime
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
+    from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "RuntimeRef"
 

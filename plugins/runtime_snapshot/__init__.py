@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
 from plugins.framework import pods
-from plugins.framework.context import Context
-from plugins.framework.info import Info
 from plugins.framework.interface import ComponentBuilderPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
 
 NAME: Final = "RuntimeSnapshot"
 
@@ -26,7 +28,9 @@ class RuntimeSnapshot(ComponentBuilderPlugin):
         """The ConfigMap. Its text is JSON, which is YAML; the controller's own text is laid out differently."""
         if not info.line.snapshot:
             return []
-        text = orjson.dumps(info.runtime.raw, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2).decode()
+        text = orjson.dumps(
+            info.runtime.raw, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
+        ).decode()
         return [
             {
                 "apiVersion": "v1",

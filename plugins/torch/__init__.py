@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import field, pods, reserved, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.errors import BuildError
 from plugins.framework.field import Findings, Path
 from plugins.framework.info import Container, Info, PodSet, cpu_count, gpu_count
@@ -19,8 +17,12 @@ from plugins.framework.interface import (
     ValidateRuntimePlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.framework.runtime import CompiledRuntime
 from plugins.torch import torchtune
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "Torch"
 
@@ -66,13 +68,17 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin
         found.error(*_missing_targets(info))
         found.error(
             *reserved.each(
-                new, RESERVED, lambda name: f"{name} is set by the Torch runtime; remove it from the env"
+                new,
+                RESERVED,
+                lambda name: f"{name} is set by the Torch runtime; remove it from the env",
             )
         )
         per_node = new.num_proc_per_node
         if type(per_node) is str and per_node not in WORDS:
             path = Path("spec", "trainer", "numProcPerNode")
-            found.error(field.invalid(path, per_node, f"must be a number or one of {', '.join(WORDS)}"))
+            found.error(
+                field.invalid(path, per_node, f"must be a number or one of {', '.join(WORDS)}")
+            )
         if torchtune.applies(new.words("command")):
             found.error(*torchtune.problems(info, new))
         found.warn(*_surprises(info))
@@ -93,7 +99,9 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin
                 there = ", ".join(new.job_names) or "none"
                 found.error(
                     field.not_found(
-                        path.index(i).child("jobName"), target.get("jobName"), f"jobs of the template: {there}"
+                        path.index(i).child("jobName"),
+                        target.get("jobName"),
+                        f"jobs of the template: {there}",
                     )
                 )
                 continue
@@ -210,9 +218,7 @@ def _exists(info: Info, job_name: str, container_name: str) -> bool:
 
 
 def _missing(job_name: str, container_name: str) -> str:
-    return (
-        f'envInjection target podSet "{job_name}" container "{container_name}" not found in runtime template'
-    )
+    return f'envInjection target podSet "{job_name}" container "{container_name}" not found in runtime template'
 
 
 def _missing_targets(info: Info) -> Iterator[field.FieldError]:
@@ -235,7 +241,12 @@ def _surprises(info: Info) -> Iterator[str]:
     container = merged if merged is not None else values.obj(node.get("resources")) if node else {}
     gpus = gpu_count(container)
     processes = proc_per_node(info)
-    if gpus > 1 and type(processes) is int and processes < gpus and info.job.num_proc_per_node is None:
+    if (
+        gpus > 1
+        and type(processes) is int
+        and processes < gpus
+        and info.job.num_proc_per_node is None
+    ):
         yield (
             f"each pod gets {gpus} GPUs but {processes} process(es): the Trainer counts processes from "
             "spec.trainer.resourcesPerNode alone; name the GPUs there too, or set numProcPerNode"

@@ -6,16 +6,23 @@ Active only where ``trainer.command`` is exactly ``["tune", "run"]``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, pods, values
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.field import FieldError, Path
 from plugins.framework.info import Info, gpu_count
 
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+
 ENTRYPOINT: Final = ["tune", "run"]
-IMMUTABLE: Final = ("output_dir", "tokenizer.path", "tokenizer.merges_file", "checkpointer.checkpoint_dir")
+IMMUTABLE: Final = (
+    "output_dir",
+    "tokenizer.path",
+    "tokenizer.merges_file",
+    "checkpointer.checkpoint_dir",
+)
 """Settings that come from the runtime's own command."""
 _IMMUTABLE_V20: Final = ("output_dir", "tokenizer.path", "checkpointer.checkpoint_dir")
 
@@ -41,7 +48,7 @@ def applies(command: Sequence[str] | None) -> bool:
 def model_of(runtime_name: str) -> str:
     """``torchtune-llama3.2-1b`` -> ``llama3_2/1B``; empty where the name has not exactly three parts."""
     parts = runtime_name.split("-")
-    if len(parts) != 3:  # noqa: PLR2004  # a-b-c
+    if len(parts) != 3:  # a-b-c
         return ""
     return f"{parts[1].replace('.', '_')}/{parts[2].upper()}"
 
@@ -101,7 +108,9 @@ def uses_qlora(line: str, args: Sequence[str]) -> bool:
     """The base model is quantized, and DoRA is not used. Before 2.3 naming the setting was enough."""
     if line in {"2.1", "2.2"}:
         # The first of the two that is met decides when it is DoRA; order matters no further.
-        return not any("model.use_dora" in a for a in args) and any("model.quantize_base" in a for a in args)
+        return not any("model.use_dora" in a for a in args) and any(
+            "model.quantize_base" in a for a in args
+        )
     return not _enabled(args, "model.use_dora") and _enabled(args, "model.quantize_base")
 
 
@@ -128,7 +137,9 @@ def problems(info: Info, job: TrainJob) -> Iterator[FieldError]:
         )
     nodes = job.num_nodes if job.num_nodes is not None else 1
     if nodes > 1 and model != _BIG:
-        yield field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model or 'this'} model")
+        yield field.invalid(
+            _TRAINER.child("numNodes"), nodes, f"must be 1 for {model or 'this'} model"
+        )
     if line == "2.0":
         return
     yield from _qlora_problems(info, job, model, nodes)
@@ -147,7 +158,9 @@ def _qlora_problems(info: Info, job: TrainJob, model: str, nodes: int) -> Iterat
         yield field.invalid(_NAME, job.runtime_name, f"QLoRA is not supported for {model} model")
     if suffix == "_qlora" and model in _SMALL_LLAMAS:
         yield field.invalid(
-            _TRAINER.child("numProcPerNode"), start, f"must be auto or 1 for {model} model when using QLoRA"
+            _TRAINER.child("numProcPerNode"),
+            start,
+            f"must be auto or 1 for {model} model when using QLoRA",
         )
         yield field.invalid(
             _TRAINER.child("resourcesPerNode"),

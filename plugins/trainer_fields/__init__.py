@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import field, reserved
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import FieldError, Findings, Path
-from plugins.framework.info import Info
 from plugins.framework.interface import CustomValidationPlugin
-from plugins.framework.lines import Line
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
+    from plugins.framework.lines import Line
 
 NAME: Final = "TrainerFields"
 
@@ -96,7 +98,10 @@ def _without_effect(line: Line, info: Info, job: TrainJob) -> Iterator[str]:
     if "resourcesPerNode" in trainer:
         if runtime.ml_policy is None and line.needs_ml_policy_for_resources:
             yield f"spec.trainer.resourcesPerNode has no effect: runtime {runtime.name} has no mlPolicy"
-        elif not any(p.node_resources is not None for p in info.pod_sets) and trainer["resourcesPerNode"]:
+        elif (
+            not any(p.node_resources is not None for p in info.pod_sets)
+            and trainer["resourcesPerNode"]
+        ):
             yield f"spec.trainer.resourcesPerNode has no effect: no container named {names.NODE} takes it"
         if (trainer["resourcesPerNode"] or {}).get("claims"):
             yield "spec.trainer.resourcesPerNode.claims has no effect: the Trainer drops claims"

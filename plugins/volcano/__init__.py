@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import field, gang, pods, resolve, values
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import FieldError, Findings, Path
-from plugins.framework.info import Info
 from plugins.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -18,7 +15,12 @@ from plugins.framework.interface import (
     ValidateRuntimePlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.framework.runtime import CompiledRuntime
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.info import Info
+    from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "Volcano"
 
@@ -31,7 +33,10 @@ _RUNTIME: Final = Path("spec", "runtimeRef", "name")
 
 @dataclass(frozen=True)
 class Volcano(
-    EnforcePodGroupPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin, ComponentBuilderPlugin
+    EnforcePodGroupPolicyPlugin,
+    CustomValidationPlugin,
+    ValidateRuntimePlugin,
+    ComponentBuilderPlugin,
 ):
     """``podGroupPolicy.volcano`` (semantics 5.3)."""
 
@@ -55,9 +60,13 @@ class Volcano(
             at = _queue_path(info, new)
             found.error(field.invalid(at, "", "Volcano queue name must not be empty"))
         found.error(*_unknown_classes(ctx, info))
-        classes = [c for p in info.pod_sets if (c := values.text(p.base.pod.get("priorityClassName")))]
+        classes = [
+            c for p in info.pod_sets if (c := values.text(p.base.pod.get("priorityClassName")))
+        ]
         if len(set(classes)) > 1:
-            found.warn(f"jobs name priority classes {', '.join(classes)}: the PodGroup gets the last")
+            found.warn(
+                f"jobs name priority classes {', '.join(classes)}: the PodGroup gets the last"
+            )
         found.warn(*gang.warn_about_gang(info))
         return found
 
@@ -123,13 +132,19 @@ def _queue_path(info: Info, job: TrainJob) -> Path:
     """Where the empty name was written: the TrainJob's own metadata overlay, else the runtime."""
     if info.line.spec_metadata:
         own = values.at_obj(job.spec, "annotations")
-        return Path("spec", "annotations").key(QUEUE_ANNOTATION) if QUEUE_ANNOTATION in own else _RUNTIME
+        return (
+            Path("spec", "annotations").key(QUEUE_ANNOTATION)
+            if QUEUE_ANNOTATION in own
+            else _RUNTIME
+        )
     for i, patch in reversed(list(enumerate(resolve.overrides(job, info.line)))):
         if QUEUE_ANNOTATION in values.at_obj(
             patch, "trainingRuntimeSpec", "template", "metadata", "annotations"
         ):
             at = Path("spec", "runtimePatches").index(i)
-            return at.child("trainingRuntimeSpec", "template", "metadata", "annotations").key(QUEUE_ANNOTATION)
+            return at.child("trainingRuntimeSpec", "template", "metadata", "annotations").key(
+                QUEUE_ANNOTATION
+            )
     return _RUNTIME
 
 

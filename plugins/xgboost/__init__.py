@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import pods, reserved
 from plugins.framework.api import names
-from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.context import Context
 from plugins.framework.field import Findings
 from plugins.framework.info import Info, gpu_count
 from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
 
 NAME: Final = "XGBoost"
 
@@ -58,7 +60,9 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         found = Findings()
         if info is not None and info.runtime.policy == "xgboost":
             found.error(
-                *reserved.each(new, RESERVED, lambda name: f"{name} is reserved for the XGBoost runtime")
+                *reserved.each(
+                    new, RESERVED, lambda name: f"{name} is reserved for the XGBoost runtime"
+                )
             )
         return found
 

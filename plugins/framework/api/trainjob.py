@@ -92,7 +92,10 @@ class TrainJob:
     def is_finished(self) -> bool:
         """Whether a condition says Complete or Failed."""
         conditions = objects(_obj(self.raw.get("status")).get("conditions"))
-        return any(c.get("type") in {"Complete", "Failed"} and c.get("status") == "True" for c in conditions)
+        return any(
+            c.get("type") in {"Complete", "Failed"} and c.get("status") == "True"
+            for c in conditions
+        )
 
     @property
     def is_terminating(self) -> bool:
