@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from plugins.framework import applied
 from plugins.framework.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     from plugins.framework.api.admission import AdmissionRequest
+    from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.cluster import Snapshot
     from plugins.framework.lines import Line
 
@@ -27,8 +29,8 @@ class Context:
     namespace: str
     clock: Callable[[], float]
     deadline: float | None = None
-    warnings: list[str] = field(default_factory=list)
-    """Said to whoever sent the object, whatever the verdict."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """JSON Pointers of what this very request had written into the object so far (see ``applied``)."""
 
     @property
     def is_create(self) -> bool:
@@ -39,6 +41,10 @@ class Context:
     def is_update(self) -> bool:
         """Whether there is an old object."""
         return self.request.operation == "UPDATE"
+
+    def is_ours(self, job: TrainJob, pointer: str) -> bool:
+        """Whether admission, not the user, wrote what stands there: in this call, or in the one before."""
+        return pointer in self.written or pointer in applied.read(job.raw)
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the time that the caller grants is used up."""

@@ -270,15 +270,19 @@ class Draft:
         return ABSENT
 
     def _parent(self, steps: tuple[str | int, ...]) -> tuple[Any, str | int, bool]:
-        """The container of the last step, made where it is missing or null; None where a scalar is in the way."""
+        """The container of the last step, made where it is missing or null; None where that cannot be.
+
+        A scalar in the way cannot be written below, and an item of a list can only be written where it is.
+        """
         node: Any = self.raw
         ours = id(node) in self._ours
         for depth, step in enumerate(steps[:-1]):
             child = self._read(node, step)
             if child is ABSENT or child is None:
-                if type(node) is not dict:
+                below = steps[depth:] if type(node) is dict else (0,)
+                if any(type(name) is int for name in below):
                     return None, 0, False
-                made: Any = [] if type(steps[depth + 1]) is int else {}
+                made: Any = {}
                 node[step] = made
                 if not ours:
                     op: Op = "add" if child is ABSENT else "replace"
@@ -290,7 +294,10 @@ class Draft:
             node = child
             ours = ours or id(node) in self._ours
         key = steps[-1]
-        fits = type(node) is dict if type(key) is str else type(node) is list and key < len(node)  # type: ignore[operator]  # an int here
+        if type(key) is str:
+            fits = type(node) is dict
+        else:
+            fits = self._read(node, key) is not ABSENT
         return (node, key, ours) if fits else (None, 0, False)
 
     def _list(self, path: Path) -> tuple[list[Any] | None, bool]:
@@ -304,13 +311,18 @@ class Draft:
     def _record(
         self, op: Op, steps: tuple[str | int, ...], container: Any, key: str | int, before: Any
     ) -> None:
+        if type(container) is list:
+            # Its index may be another's by the time the patch is rendered.
+            self._operations.append(
+                _Operation(op, field.pointer(steps), [container[key]], 0, before)
+            )
+            return
         slot = (id(container), key)
         if slot in self._slots:
             return
         operation = _Operation(op, field.pointer(steps), container, key, before)
         self._operations.append(operation)
-        if type(container) is dict:
-            self._slots[slot] = operation
+        self._slots[slot] = operation
 
     def _forget_or_remove(
         self, steps: tuple[str | int, ...], container: Any, key: str | int, before: Any

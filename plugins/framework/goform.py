@@ -32,7 +32,17 @@ from typing import Any, Final, Literal, TypeAlias
 import orjson
 
 Kind: TypeAlias = Literal[
-    "string", "bool", "int", "float", "quantity", "int-or-string", "time", "raw", "struct", "map", "slice"
+    "string",
+    "bool",
+    "int",
+    "float",
+    "quantity",
+    "int-or-string",
+    "time",
+    "raw",
+    "struct",
+    "map",
+    "slice",
 ]
 Write: TypeAlias = Callable[[Any], Any]
 
@@ -49,14 +59,34 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "[": "slice",
     "{": "map",
 }
-_ZEROS: Final[Mapping[Kind, Any]] = {"string": "", "bool": False, "int": 0, "float": 0, "quantity": "0", "int-or-string": 0}
+_ZEROS: Final[Mapping[Kind, Any]] = {
+    "string": "",
+    "bool": False,
+    "int": 0,
+    "float": 0,
+    "quantity": "0",
+    "int-or-string": 0,
+}
 _GONE: Final[Any] = object()
 """What a field writes that is left out."""
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:\d\d)\Z", re.ASCII
 )
-_QUANTITY: Final = re.compile(r"[+-]?(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)\Z", re.ASCII)
-_POWERS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_QUANTITY: Final = re.compile(
+    r"[+-]?(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)\Z", re.ASCII
+)
+_POWERS: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
 _BINARY_BITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
@@ -152,7 +182,9 @@ class GoForms:
     def _container(self, info: FieldInfo) -> Write:
         write = self._value(info.form)
         if info.omit:
-            return lambda value: _GONE if value is None or value == [] or value == {} else write(value)
+            return lambda value: (
+                _GONE if value is None or value == [] or value == {} else write(value)
+            )
         return lambda value: None if value is None else write(value)
 
     def _unless_zero(self, info: FieldInfo, write: Write) -> Write:

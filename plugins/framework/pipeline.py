@@ -116,6 +116,7 @@ class Pipeline:
         elif draft.runtime is not None:
             self._each("default_train_job", result, draft, ctx, draft)
             self._each("override_train_job", result, draft, ctx, draft)
+            ctx.written = draft.record
             self._judge(ctx, result, draft.info, None)
             if result.allowed:
                 draft.keep_info()

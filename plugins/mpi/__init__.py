@@ -73,7 +73,7 @@ class MPI(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
     ) -> Findings:
         """Both jobs must be there, reserved names, the hostfile's size, counts that surprise."""
-        del ctx, old
+        del old
         found = Findings()
         if info is None or info.runtime.policy != "mpi":
             return found
@@ -103,7 +103,7 @@ class MPI(
         if size > MOST_HOSTFILE:
             detail = f"the MPI hostfile would take {size} bytes, and a ConfigMap holds {MOST_HOSTFILE}: ask for fewer nodes"
             found.error(field.invalid(_NUM_NODES, new.num_nodes, detail))
-        found.warn(*_surprises(info))
+        found.warn(*_surprises(ctx, info))
         return found
 
     def validate_runtime(
@@ -226,13 +226,14 @@ def _digits_below(number: int) -> int:
     return total
 
 
-def _surprises(info: Info) -> list[str]:
+def _surprises(ctx: Context, info: Info) -> list[str]:
     out: list[str] = []
     job, runtime = info.job, info.runtime
     node, launcher = info.by_name(names.NODE), info.by_name(names.LAUNCHER)
     if (
         runtime.runs_launcher_as_node
         and job.num_nodes == 1
+        and not ctx.is_ours(job, "/spec/trainer/numNodes")
         and node is not None
         and launcher is not None
     ):

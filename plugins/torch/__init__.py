@@ -37,6 +37,7 @@ WORDS: Final = ("auto", "cpu", "gpu")
 """What ``numProcPerNode`` may say besides a number, up to Trainer 2.1."""
 
 AUTO: Final = "auto"
+_PROCESSES: Final = "/spec/trainer/numProcPerNode"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
     ) -> Findings:
         """Reserved names, numProcPerNode's words, torchtune's own rules, a process count that surprises."""
-        del ctx, old
+        del old
         found = Findings()
         if info is None or info.runtime.policy != "torch":
             return found
@@ -81,7 +82,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin
             )
         if torchtune.applies(new.words("command")):
             found.error(*torchtune.problems(info, new))
-        found.warn(*_surprises(info))
+        found.warn(*_surprises(ctx, info))
         return found
 
     def validate_runtime(
@@ -231,27 +232,23 @@ def _missing_targets(info: Info) -> Iterator[field.FieldError]:
             )
 
 
-def _surprises(info: Info) -> Iterator[str]:
+def _surprises(ctx: Context, info: Info) -> Iterator[str]:
     """Warnings about a process count that the user may not expect (B016, B017, G16)."""
     trainer = info.trainer
     if trainer is None or info.job.trainer is None:
         return
-    merged = trainer.node_resources
     node = trainer.base.container(names.NODE)
-    container = merged if merged is not None else values.obj(node.get("resources")) if node else {}
-    gpus = gpu_count(container)
-    processes = proc_per_node(info)
-    if (
-        gpus > 1
-        and type(processes) is int
-        and processes < gpus
-        and info.job.num_proc_per_node is None
-    ):
+    if node is None:
+        return
+    merged = trainer.node_resources
+    container = merged if merged is not None else values.obj(node.get("resources"))
+    gpus, processes, own = gpu_count(container), proc_per_node(info), info.job.num_proc_per_node
+    if type(processes) is int and processes < gpus:
         yield (
             f"each pod gets {gpus} GPUs but {processes} process(es): the Trainer counts processes from "
             "spec.trainer.resourcesPerNode alone; name the GPUs there too, or set numProcPerNode"
         )
-    elif processes == 1 and gpus == 0 and info.job.num_proc_per_node is None and not container:
+    elif processes == 1 and not container and (own is None or ctx.is_ours(info.job, _PROCESSES)):
         yield "numProcPerNode resolves to 1: neither the TrainJob nor the runtime asks for GPUs or CPUs"
 
 

@@ -44,7 +44,9 @@ class Mark(NamedTuple):
 def of_job(raw: dict[str, Any]) -> list[Mark]:
     """The marks of a TrainJob. Fields that are empty say nothing."""
     spec = values.obj(raw.get("spec"))
-    found = [Mark(SPEC.child(key), lines) for key, lines in _JOB_FIELDS.items() if says(spec.get(key))]
+    found = [
+        Mark(SPEC.child(key), lines) for key, lines in _JOB_FIELDS.items() if says(spec.get(key))
+    ]
     if type(values.at(spec, "trainer", "numProcPerNode")) is str:
         found.append(Mark(SPEC.child("trainer", "numProcPerNode"), OLD))
     return found

@@ -37,7 +37,9 @@ class Translator:
         self._advice = advice
         self.findings = findings
 
-    def copy(self, value: Any, path: Path, types: Types, *, skip: frozenset[Path] = frozenset()) -> Any:
+    def copy(
+        self, value: Any, path: Path, types: Types, *, skip: frozenset[Path] = frozenset()
+    ) -> Any:
         """A copy of an object of these types; places in ``skip`` are copied as they are."""
         if type(value) is not dict:
             if value is not None:
@@ -83,7 +85,9 @@ class Translator:
             if type(value) is not list:
                 self.findings.error(field.type_invalid(path, value, "must be a list"))
             elif elem:
-                return [self.copy(item, path.index(i), elem, skip=skip) for i, item in enumerate(value)]
+                return [
+                    self.copy(item, path.index(i), elem, skip=skip) for i, item in enumerate(value)
+                ]
         elif kind == "struct":
             return self.copy(value, path, elem, skip=skip)
         elif kind == "map":
@@ -91,7 +95,8 @@ class Translator:
                 self.findings.error(field.type_invalid(path, value, "must be an object"))
             elif elem:
                 return {
-                    key: self.copy(item, path.key(key), elem, skip=skip) for key, item in value.items()
+                    key: self.copy(item, path.key(key), elem, skip=skip)
+                    for key, item in value.items()
                 }
         elif kind != "raw" and type(value) in {dict, list}:
             self.findings.error(field.type_invalid(path, value, f"must be a {kind}"))

@@ -158,7 +158,9 @@ def _check_type_meta(kind: str, obj: dict[str, Any]) -> list[FieldError]:
     if obj.get("kind") != kind:
         errors.append(field.invalid("kind", obj.get("kind", ""), f"must be {kind}"))
     if obj.get("apiVersion") != API_VERSION:
-        errors.append(field.invalid("apiVersion", obj.get("apiVersion", ""), f"must be {API_VERSION}"))
+        errors.append(
+            field.invalid("apiVersion", obj.get("apiVersion", ""), f"must be {API_VERSION}")
+        )
     return errors
 
 

@@ -177,7 +177,9 @@ class _Walk:
         if type(value) is list and node.items is not None and node.items.has_rules:
             before = correlate(node, old)
             for i, item in enumerate(value):
-                self.visit(node.items, item, path.index(i), before.get(list_key(node, item), ABSENT))
+                self.visit(
+                    node.items, item, path.index(i), before.get(list_key(node, item), ABSENT)
+                )
         elif type(value) is dict:
             before = old if type(old) is dict else {}
             if node.values is not None and node.values.has_rules:
@@ -193,7 +195,9 @@ class _Walk:
             if not RULES[rule.rule](value, old):
                 self.add(ErrorType.INVALID, path, value, rule.message)
         except NoSuchKey as e:
-            self.add(ErrorType.INVALID, path, shown, f"no such key: {e} evaluating rule: {rule.message}")
+            self.add(
+                ErrorType.INVALID, path, shown, f"no such key: {e} evaluating rule: {rule.message}"
+            )
         except NoSuchOverload:
             words = "call arguments did not match a supported operator, function or macro signature for rule"
             self.add(ErrorType.INVALID, path, shown, f"'no such overload': {words}: {rule.message}")

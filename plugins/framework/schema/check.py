@@ -28,9 +28,6 @@ MOST_ERRORS: Final = 256
 ABSENT: Final[Any] = object()
 """Stands for an old value where there is none to compare with; ``None`` is a value."""
 
-_LARGEST_SAFE: Final = 2**53 - 1
-_INT64: Final = range(-(2**63), 2**63)
-_INT32: Final = range(-(2**31), 2**31)
 _JSON_TYPES: Final[Mapping[type, str]] = {
     dict: "object",
     list: "array",
@@ -50,16 +47,23 @@ _FITTING: Final[Mapping[str, frozenset[str]]] = {
     "x": frozenset({"integer", "string"}),
 }
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))\Z")
+_TIME: Final = re.compile(
+    r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))\Z"
+)
 _OWN_FORMATS: Final[Mapping[str, str]] = {"integer": "int64", "number": "float64"}
 
 
 def json_type(value: Any) -> str:
     """The type of a value as kube-openapi sees it: integers beyond 64 bits are numbers."""
     found = _JSON_TYPES.get(type(value), "object")
-    if found == "integer" and value not in _INT64:
+    if found == "integer" and not is_integer(value, 64):
         return "number"
     return found
+
+
+def is_integer(value: float, bits: int) -> bool:
+    """Whether it is an int of so many bits. (``value in range(...)`` would count its way to a float.)"""
+    return type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def cut(name: str) -> str:
@@ -117,7 +121,9 @@ class Checker:
             if found != "array":
                 # With a format it compares formats, and names the value's own.
                 wanted, shown = node.format, _OWN_FORMATS.get(found, "")
-        self._add(field.type_invalid(path, shown, f'{path} in body must be of type {wanted}: "{shown}"'))
+        self._add(
+            field.type_invalid(path, shown, f'{path} in body must be of type {wanted}: "{shown}"')
+        )
 
     def _string(self, node: Node, value: str, path: Path) -> None:
         if node.max_length is not None and len(value) > node.max_length:
@@ -128,12 +134,14 @@ class Checker:
         elif node.matches is not None and node.matches.search(value) is None:
             self._add(field.invalid(path, value, f"{path} in body should match '{node.pattern}'"))
         if node.format == "date-time" and not _is_date_time(value):
-            shown = value if len(value) <= field.LONGEST_VALUE else value[: field.LONGEST_VALUE] + "..."
+            shown = (
+                value if len(value) <= field.LONGEST_VALUE else value[: field.LONGEST_VALUE] + "..."
+            )
             words = f'{path} in body must be of type date-time: "{field.escape(shown)}"'
             self._add(field.type_invalid(path, value, words))
 
     def _number(self, node: Node, value: int | float, path: Path) -> None:
-        if node.type == "i" and value not in (_INT32 if node.format == "int32" else _INT64):
+        if node.type == "i" and not is_integer(value, 32 if node.format == "int32" else 64):
             words = f"Checked value must be of type integer with format {node.format or 'int64'}"
             self._add(field.invalid(path, value, f"{words} in {path}"))
         if node.maximum is not None and value > node.maximum:
@@ -147,7 +155,9 @@ class Checker:
         if node.items is not None:
             before = correlate(node, old)
             for i, item in enumerate(value):
-                self.check(node.items, item, path.index(i), before.get(list_key(node, item), ABSENT))
+                self.check(
+                    node.items, item, path.index(i), before.get(list_key(node, item), ABSENT)
+                )
         if node.min_items is not None and len(value) < node.min_items:
             words = f"should have at least {node.min_items} items"
             self._add(field.invalid(path, len(value), f"{path} in body {words}"))
@@ -174,7 +184,11 @@ def _is_date_time(text: str) -> bool:
     """``strfmt.IsDateTime``, with its laxness: what follows a second ``T`` is not looked at."""
     day, _, rest = text.lower().partition("t")
     match = _TIME.match(rest.partition("t")[0])
-    if match is None or not _DAY.match(day) or any(match[i] > most for i, most in ((1, "23"), (2, "59"), (3, "59"))):
+    if (
+        match is None
+        or not _DAY.match(day)
+        or any(match[i] > most for i, most in ((1, "23"), (2, "59"), (3, "59")))
+    ):
         return False
     try:
         date.fromisoformat(day)

@@ -19,7 +19,9 @@ _SCALARS: Final[Mapping[str, type]] = {"s": str, "i": int, "b": bool}
 def compile_root(root: Node, metadata: Fits) -> Fits:
     """The check of a whole object, with ``metadata`` for the part that no CRD describes."""
     known: dict[int, Fits] = {}
-    subs = {name: _compile(node, known) for name, node in root.properties.items() if name != "metadata"}
+    subs = {
+        name: _compile(node, known) for name, node in root.properties.items() if name != "metadata"
+    }
     return _object({"apiVersion": str, "kind": str}, subs | {"metadata": metadata})
 
 
@@ -34,7 +36,9 @@ def _make(node: Node, known: dict[int, Fits]) -> Fits:
         case "o" if node.values is not None:
             return _map(node.values, known)
         case "o":
-            types = {n: _SCALARS[sub.type] for n, sub in node.properties.items() if sub.type in _SCALARS}
+            types = {
+                n: _SCALARS[sub.type] for n, sub in node.properties.items() if sub.type in _SCALARS
+            }
             subs = {n: _compile(sub, known) for n, sub in node.properties.items() if n not in types}
             return _object(types, subs)
         case "a":

@@ -40,8 +40,14 @@ def _walk(node: Node, value: Any, path: Path, errors: list[FieldError]) -> None:
 def _list_map(node: Node, value: list[Any], path: Path) -> list[FieldError]:
     for i, item in enumerate(value):
         if item is not None and type(item) is not dict:
-            return [field.invalid(path.index(i), item, "must be an object for an array of list-type map")]
-    keys = [{k: item[k] for k in node.list_keys or () if k in item} if item else {} for item in value]
+            return [
+                field.invalid(
+                    path.index(i), item, "must be an object for an array of list-type map"
+                )
+            ]
+    keys = [
+        {k: item[k] for k in node.list_keys or () if k in item} if item else {} for item in value
+    ]
     return [field.duplicate(path.index(i), keys[i]) for i in _second_ones(keys)]
 
 

@@ -47,7 +47,13 @@ _FIELDS: Final[Mapping[str, str]] = {
     "finalizers": "strings",
     "managedFields": "managed",
 }
-WIPED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+WIPED: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+)
 """What a create may not bring along (``rest.WipeObjectMetaSystemFields``); the API server writes its own later."""
 _OWNER: Final[Mapping[str, str]] = {
     "apiVersion": "string",
@@ -111,12 +117,12 @@ def _read(kind: str, value: Any, path: Path, pruned: list[str], errors: list[Fie
         case ("string", "string") | ("bool", "boolean") | ("int64", "integer"):
             wrong = []
         case "time", "string":
-            if not value:
-                out, wrong = None, []
-            elif _RFC3339.match(value):
-                wrong = []
-            else:
-                wrong = [field.invalid(path, value, "must be a time as in 2006-01-02T15:04:05Z")]
+            right = _RFC3339.match(value) is not None
+            wrong = (
+                []
+                if right
+                else [field.invalid(path, value, "must be a time as in 2006-01-02T15:04:05Z")]
+            )
         case "map", "object":
             wrong = [
                 _mismatch(path.key(cut(key)), item, "string")
@@ -135,7 +141,11 @@ def _read(kind: str, value: Any, path: Path, pruned: list[str], errors: list[Fie
             wrong = []
             out = [_owner(item, path.index(i), pruned, errors) for i, item in enumerate(value)]
         case "managed", "array":
-            wrong = [_mismatch(path.index(i), item, "v1.ManagedFieldsEntry") for i, item in enumerate(value) if type(item) is not dict]
+            wrong = [
+                _mismatch(path.index(i), item, "v1.ManagedFieldsEntry")
+                for i, item in enumerate(value)
+                if type(item) is not dict
+            ]
         case _:
             pass
     errors.extend(wrong[: max(0, MOST_ERRORS - len(errors))])
@@ -180,14 +190,21 @@ def check_create(meta: Mapping[str, Any], *, namespaced: bool) -> list[FieldErro
     if prefix:
         # A name generated from a prefix that ends in a dash does not end in one.
         masked = prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
-        errors += [field.invalid(_PATH.child("generateName"), prefix, m) for m in _not_subdomain(masked)]
+        errors += [
+            field.invalid(_PATH.child("generateName"), prefix, m) for m in _not_subdomain(masked)
+        ]
     if "name" in meta:
-        errors += [field.invalid(_PATH.child("name"), meta["name"], m) for m in _not_subdomain(meta["name"])]
+        errors += [
+            field.invalid(_PATH.child("name"), meta["name"], m)
+            for m in _not_subdomain(meta["name"])
+        ]
     elif not prefix:
         errors.append(field.required(_PATH.child("name"), "name or generateName is required"))
     if namespaced and "namespace" in meta:
         where = _PATH.child("namespace")
-        errors += [field.invalid(where, meta["namespace"], m) for m in _not_label_1123(meta["namespace"])]
+        errors += [
+            field.invalid(where, meta["namespace"], m) for m in _not_label_1123(meta["namespace"])
+        ]
     return errors + _check_common(meta) + _check_finalizers(meta.get("finalizers", []))
 
 
@@ -202,10 +219,13 @@ def check_update(meta: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldE
         if extra:
             shown = ", ".join(field.show(name) for name in extra)
             words = "no new finalizers can be added if the object is being deleted, found new finalizers"
-            errors.append(field.forbidden(_PATH.child("finalizers"), f"{words} []string{{{shown}}}"))
+            errors.append(
+                field.forbidden(_PATH.child("finalizers"), f"{words} []string{{{shown}}}")
+            )
     changed = {
         "name": meta.get("name", "") != old.get("name", ""),
-        "namespace": meta.get("namespace", old.get("namespace")) != old.get("namespace", meta.get("namespace")),
+        "namespace": meta.get("namespace", old.get("namespace"))
+        != old.get("namespace", meta.get("namespace")),
         "uid": meta.get("uid", old.get("uid")) != old.get("uid"),
         "deletionTimestamp": "deletionTimestamp" in meta and "deletionTimestamp" not in old,
         "deletionGracePeriodSeconds": "deletionGracePeriodSeconds" in meta
@@ -221,12 +241,17 @@ def _check_common(meta: Mapping[str, Any]) -> list[FieldError]:
     labels = _PATH.child("labels")
     for key, value in meta.get("labels", {}).items():
         errors += [field.invalid(labels, key, message) for message in not_qualified_name(key)]
-        errors += [field.invalid(labels.key(cut(key)), value, message) for message in not_label_value(value)]
+        errors += [
+            field.invalid(labels.key(cut(key)), value, message)
+            for message in not_label_value(value)
+        ]
         if len(errors) >= MOST_ERRORS:
             return errors
     annotations = _PATH.child("annotations")
     for key in meta.get("annotations", {}):
-        errors += [field.invalid(annotations, key, message) for message in not_qualified_name(key.lower())]
+        errors += [
+            field.invalid(annotations, key, message) for message in not_qualified_name(key.lower())
+        ]
         if len(errors) >= MOST_ERRORS:
             return errors
     size = sum(_bytes(key) + _bytes(value) for key, value in meta.get("annotations", {}).items())
@@ -250,7 +275,11 @@ def _check_owners(owners: list[Mapping[str, Any]]) -> list[FieldError]:
             if not value:
                 errors.append(field.invalid(path.child(name), owner[name], message))
         if owner["apiVersion"] == "v1" and owner["kind"] == "Event":
-            errors.append(field.invalid(path, dict(owner), "/v1, Kind=Event is disallowed from being an owner"))
+            errors.append(
+                field.invalid(
+                    path, dict(owner), "/v1, Kind=Event is disallowed from being an owner"
+                )
+            )
         if owner.get("controller"):
             name = f"{cut(owner['kind'])}/{cut(owner['name'])}"
             if controller:
@@ -280,7 +309,9 @@ def not_qualified_name(value: str) -> list[str]:
     words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
     example = f"{words} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_PART}')"
     if "/" in prefix:
-        return [f"a valid label key {example} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [
+            f"a valid label key {example} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
     messages: list[str] = []
     if slash and not prefix:
         messages.append("prefix part must be non-empty")
@@ -355,7 +386,8 @@ def fits(raw: Any) -> bool:
             if type(value) is not dict or not all(type(item) is str for item in value.values()):
                 return False
         elif (name in _INTS and type(value) is not int) or (
-            name in _LISTS and not (type(value) is list and all(type(item) is _LISTS[name] for item in value))
+            name in _LISTS
+            and not (type(value) is list and all(type(item) is _LISTS[name] for item in value))
         ):
             return False
     return True

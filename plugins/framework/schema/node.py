@@ -122,7 +122,9 @@ def read_nodes(raw: Sequence[Mapping[str, Any]], rules: Sequence[Sequence[str]])
                 max_items=entry.get("imax"),
                 min_properties=entry.get("pmin"),
                 rules=own_rules,
-                defaulted=tuple((name, node) for name, node in properties.items() if node.has_default),
+                defaulted=tuple(
+                    (name, node) for name, node in properties.items() if node.has_default
+                ),
                 has_rules=bool(own_rules) or any(child.has_rules for child in children),
                 has_lists=keys is not None or any(child.has_lists for child in children),
             )

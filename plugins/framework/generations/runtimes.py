@@ -1,0 +1,50 @@
+"""TrainingRuntimes and ClusterTrainingRuntimes: policies and templates, as far as the lines differ in their fields."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from plugins.framework import field, values
+from plugins.framework.field import Findings
+from plugins.framework.generations.marks import SPEC
+from plugins.framework.generations.translate import Translator, object_at, same_type
+from plugins.framework.lines import Line
+
+TORCH: Final = SPEC.child("mlPolicy", "torch")
+PROCESSES: Final = TORCH.child("numProcPerNode")
+ELASTIC: Final = TORCH.child("elasticPolicy")
+IMPLEMENTATION: Final = SPEC.child("mlPolicy", "mpi", "mpiImplementation")
+
+
+def convert_spec(spec: Any, source: Line, target: Line, findings: Findings) -> Any:
+    """The ``spec`` of a runtime of one line for another."""
+    if spec is None:
+        return None
+    raw = object_at(findings, SPEC, spec)
+    translator = Translator(
+        source, target, findings, "leave it out, or keep the older or newer Trainer"
+    )
+    out = translator.copy(
+        raw, SPEC, same_type("TrainingRuntimeSpec"), skip=frozenset({PROCESSES, ELASTIC})
+    )
+    if not target.proc_per_node_text:
+        _convert_torch(values.at_obj(out, "mlPolicy", "torch"), target, findings)
+    if target.unique_targets and values.at(raw, "mlPolicy", "mpi", "mpiImplementation") == "":
+        findings.error(field.not_supported(IMPLEMENTATION, "", ("OpenMPI",)))
+    return out
+
+
+def _convert_torch(torch: dict[str, Any], target: Line, findings: Findings) -> None:
+    """2.2 removed both fields: the number is the TrainJob's, ``auto`` if it has none, and nobody acts on the other."""
+    processes = torch.get(PROCESSES[-1])
+    if processes == "auto":
+        del torch[PROCESSES[-1]]
+        findings.warn(
+            f"{PROCESSES}: left out, since Trainer {target.name} has no such field and does what auto says"
+        )
+    elif processes is not None:
+        detail = f"Trainer {target.name} has no such field: set spec.trainer.numProcPerNode in the TrainJobs"
+        findings.error(field.forbidden(PROCESSES, detail))
+    if torch.get(ELASTIC[-1]) is not None:
+        detail = f"Trainer {target.name} has no such field, and no Trainer acts on it: leave it out"
+        findings.error(field.forbidden(ELASTIC, detail))
