@@ -42,7 +42,8 @@ class CoScheduling(
     def enforce_pod_group_policy(self, ctx: Context, info: Info) -> None:
         """Label every pod with the PodGroup's name."""
         del ctx
-        if _applies(info.runtime):
+        any_policy = info.line.labels_for_any_gang and info.runtime.has_pod_group_policy
+        if _applies(info.runtime) or any_policy:
             info.pod_labels[LABEL] = info.job.name
 
     def validate(
@@ -84,10 +85,9 @@ class CoScheduling(
         policy = values.obj(info.runtime.pod_group_policy.get("coscheduling"))
         spec: dict[str, Any] = {
             "minMember": totals.members,
+            "minResources": totals.resources,
             "scheduleTimeoutSeconds": policy.get("scheduleTimeoutSeconds", _DEFAULT_TIMEOUT),
         }
-        if totals.resources:
-            spec["minResources"] = totals.resources
         return [
             {
                 "apiVersion": "scheduling.x-k8s.io/v1alpha1",

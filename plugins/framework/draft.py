@@ -58,6 +58,11 @@ class _Operation:
         self.before = before
 
 
+def _is_filled(value: Any, current: Any) -> bool:
+    """Whether an object that we put in empty has got fields since, ours or not: each has a claim of its own."""
+    return value == {} and type(value) is dict and type(current) is dict
+
+
 class Draft:
     """A raw object under edit.
 
@@ -146,7 +151,9 @@ class Draft:
             self.record[path.pointer] = applied.mark(self._by, value)
             return True
         mark = applied.mark(self._by, value)
-        if self.claims.get(path.pointer) == mark and applied.mark(self._by, current) == mark:
+        if self.claims.get(path.pointer) == mark and (
+            applied.mark(self._by, current) == mark or _is_filled(value, current)
+        ):
             self.record[path.pointer] = mark
         return False
 
@@ -294,10 +301,7 @@ class Draft:
             node = child
             ours = ours or id(node) in self._ours
         key = steps[-1]
-        if type(key) is str:
-            fits = type(node) is dict
-        else:
-            fits = self._read(node, key) is not ABSENT
+        fits = type(node) is dict if type(key) is str else self._read(node, key) is not ABSENT
         return (node, key, ours) if fits else (None, 0, False)
 
     def _list(self, path: Path) -> tuple[list[Any] | None, bool]:
@@ -311,7 +315,7 @@ class Draft:
     def _record(
         self, op: Op, steps: tuple[str | int, ...], container: Any, key: str | int, before: Any
     ) -> None:
-        if type(container) is list:
+        if type(container) is list and type(key) is int:
             # Its index may be another's by the time the patch is rendered.
             self._operations.append(
                 _Operation(op, field.pointer(steps), [container[key]], 0, before)

@@ -49,24 +49,40 @@ def controller_gang(info: Info) -> Gang:
 
 
 def _one_pod(info: Info, pod_set: PodSet) -> dict[str, Quantity]:
-    resources = pod_set.node_resources
-    line = info.line
-    sees = line.counts_merged_requests and (line.merges_resources or _sees_v22(info, pod_set))
+    resources = _seen_resources(info, pod_set)
     pod = pod_set.base.pod
-    if resources is not None and sees:
-        own = info.job.resources_per_node if not line.merges_resources else resources
+    if resources is not None:
         pod = {
             **pod,
             "containers": [
-                {**c, "resources": own} if c.get("name") == names.NODE else c
+                {**c, "resources": resources} if c.get("name") == names.NODE else c
                 for c in pod_set.base.containers
             ],
         }
+    if info.line.name == "2.0":
+        pod = _without_hugepages(pod)
     return dict(template_requests(pod))
 
 
-def _sees_v22(info: Info, pod_set: PodSet) -> bool:
-    return pod_set.ancestor == names.TRAINER and info.runtime.ml_policy is not None
+def _without_hugepages(pod: dict[str, Any]) -> dict[str, Any]:
+    """The libraries of 2.0 know cpu and memory at pod level only."""
+    requests = values.at_obj(pod, "resources", "requests")
+    if not any(name.startswith("hugepages-") for name in requests):
+        return pod
+    kept = {name: v for name, v in requests.items() if not name.startswith("hugepages-")}
+    return {**pod, "resources": {**pod["resources"], "requests": kept}}
+
+
+def _seen_resources(info: Info, pod_set: PodSet) -> dict[str, Any] | None:
+    """The resources of container ``node`` that the sum is made from; None for the template's own.
+
+    2.3 counts what the container gets; 2.2 the TrainJob's alone, even where they are empty and the container
+    keeps its own; before, the template's.
+    """
+    if info.line.merges_resources:
+        return pod_set.node_resources
+    trains = pod_set.ancestor == names.TRAINER and info.runtime.ml_policy is not None
+    return info.job.resources_per_node if info.line.counts_merged_requests and trains else None
 
 
 def _is_big(amount: Quantity) -> bool:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final, Literal, TypeAlias
@@ -182,9 +182,7 @@ class GoForms:
     def _container(self, info: FieldInfo) -> Write:
         write = self._value(info.form)
         if info.omit:
-            return lambda value: (
-                _GONE if value is None or value == [] or value == {} else write(value)
-            )
+            return lambda value: _GONE if not value and type(value) in _NO_ITEMS else write(value)
         return lambda value: None if value is None else write(value)
 
     def _unless_zero(self, info: FieldInfo, write: Write) -> Write:
@@ -249,6 +247,7 @@ class GoForms:
 
 
 _EMPTY: Final = frozenset({type(None), str, bool, int, float})
+_NO_ITEMS: Final = frozenset({type(None), list, dict})
 
 
 def _same(value: Any) -> Any:
@@ -321,7 +320,7 @@ def write_time(value: Any) -> Any:
         text = f"{match[1]}Z"
         return None if text == "0001-01-01T00:00:00Z" else value if text == value else text
     try:
-        moment = datetime.fromisoformat(match[1] + match[2]).astimezone(timezone.utc)
+        moment = datetime.fromisoformat(match[1] + match[2]).astimezone(UTC)
     except (ValueError, OverflowError):
         return value
     return f"{moment:%Y-%m-%dT%H:%M:%S}Z"

@@ -60,11 +60,13 @@ class Container:
         if ports:
             self.raw["ports"] = ports
 
-    def fold_ports(self) -> None:
-        """What copying the ports back into the JobSet does: each is upserted over the list it stands in."""
-        ports = self.raw.get("ports")
-        if ports and len(ports) > 1:
-            self.upsert_ports(*ports)
+    def fold(self) -> None:
+        """What copying ports and mounts back into the JobSet does: each is upserted over its own list.
+
+        Two unnamed ports, or two mounts of one path (a patch may add such), end as the last of them twice.
+        """
+        self.upsert_ports(*(self.raw.get("ports") or ()))
+        self.upsert_mounts(*(self.raw.get("volumeMounts") or ()))
 
     def upsert(self, key: str, by: str, entries: tuple[dict[str, Any], ...]) -> None:
         """Replace the first item of equal ``by`` whole, else append, in the list ``key``."""
@@ -204,11 +206,6 @@ class PodSet:
         """The pod ``spec`` being built."""
         pod: dict[str, Any] = self.built["template"]["spec"]["template"]["spec"]
         return pod
-
-    @staticmethod
-    def fold_ports(raw: dict[str, Any]) -> None:
-        """Fold the ports of one container of the pod under construction."""
-        Container(raw).fold_ports()
 
     def upsert_volumes(self, *volumes: dict[str, Any]) -> None:
         """Replace the volume of the same name whole, else append."""

@@ -43,6 +43,8 @@ class Line:
     """PodGroup totals see ``resourcesPerNode``."""
     volcano: bool
     """The Volcano plugin exists."""
+    labels_for_any_gang: bool
+    """Pods get the PodGroup's label for any ``podGroupPolicy``, even an empty one without a PodGroup."""
     endpoints_per_replica: bool
     """Endpoints are listed for every replica, not only the first."""
     syncs_init_containers: bool
@@ -84,6 +86,7 @@ _V23: Final = Line(
     launcher_node_env=True,
     counts_merged_requests=True,
     volcano=True,
+    labels_for_any_gang=False,
     endpoints_per_replica=True,
     syncs_init_containers=True,
     mount_modes=True,
@@ -110,6 +113,7 @@ _V22: Final = Line(
     launcher_node_env=True,
     counts_merged_requests=True,
     volcano=True,
+    labels_for_any_gang=False,
     endpoints_per_replica=False,
     syncs_init_containers=False,
     mount_modes=False,
@@ -136,6 +140,7 @@ _V21: Final = Line(
     launcher_node_env=True,
     counts_merged_requests=False,
     volcano=True,
+    labels_for_any_gang=False,
     endpoints_per_replica=False,
     syncs_init_containers=False,
     mount_modes=False,
@@ -162,6 +167,7 @@ _V20: Final = Line(
     launcher_node_env=False,
     counts_merged_requests=False,
     volcano=False,
+    labels_for_any_gang=True,
     endpoints_per_replica=False,
     syncs_init_containers=False,
     mount_modes=False,

@@ -6,6 +6,7 @@ counted, and has the effect that the profile defines. One plugin cannot take the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -107,24 +108,12 @@ class Pipeline:
         old = _old(ctx)
         if self._leaves_alone(ctx, TrainJob(raw), old):
             return Result()
-        draft = self._draft(ctx, raw)
-        result = Result()
-        if old is not None:
-            self._each("reconcile_update", result, draft, ctx, draft, old)
-            if _overrides_differ(ctx, old, TrainJob(raw)) and draft.runtime is not None:
-                self._each("record_resolution", result, draft, ctx, draft)
-        elif draft.runtime is not None:
-            self._each("default_train_job", result, draft, ctx, draft)
-            self._each("override_train_job", result, draft, ctx, draft)
-            ctx.written = draft.record
-            self._judge(ctx, result, draft.info, None)
-            if result.allowed:
-                draft.keep_info()
-                self._each("record_resolution", result, draft, ctx, draft)
-                self._record(draft)
-            return self._finish(result, draft, draft.info)
-        info = self._info(draft)
-        self._judge(ctx, result, info, old, raw=raw)
+        draft, result = self._draft(ctx, raw), Result()
+        info: Info | None = None
+        try:
+            info = self._complete(ctx, draft, result, old)
+        except PluginFault as fault:  # where the job is resolved: nothing is left to be judged
+            self._fault(result, fault)
         return self._finish(result, draft, info)
 
     async def validate(self, ctx: Context, raw: dict[str, Any]) -> Result:
@@ -133,9 +122,11 @@ class Pipeline:
         if self._leaves_alone(ctx, job, old):
             return Result()
         result = Result()
-        info = self._info(self._draft(ctx, raw))
-        self._judge(ctx, result, info, old, raw=raw)
-        result.info = info
+        try:
+            result.info = self._info(self._draft(ctx, raw))
+            self._judge(ctx, result, result.info, old, raw=raw)
+        except PluginFault as fault:
+            self._fault(result, fault)
         return result
 
     def resolve(self, ctx: Context, raw: dict[str, Any], *, trace: bool = False) -> Info | None:
@@ -181,6 +172,28 @@ class Pipeline:
         return Draft(
             raw, runtime=runtime, resolver=lambda now: self._resolve(ctx, TrainJob(now), runtime)
         )
+
+    def _complete(
+        self, ctx: Context, draft: Draft, result: Result, old: TrainJob | None
+    ) -> Info | None:
+        """Run the points of the mutating call over the draft, and judge what it has become."""
+        if old is not None:
+            self._each("reconcile_update", result, draft, ctx, draft, old)
+            if _overrides_differ(ctx, old, TrainJob(draft.raw)) and draft.runtime is not None:
+                self._each("record_resolution", result, draft, ctx, draft)
+        elif draft.runtime is not None:
+            self._each("default_train_job", result, draft, ctx, draft)
+            self._each("override_train_job", result, draft, ctx, draft)
+            ctx.written = draft.record
+            self._judge(ctx, result, draft.info, None)
+            if result.allowed:
+                draft.keep_info()
+                self._each("record_resolution", result, draft, ctx, draft)
+                self._record(draft)
+            return draft.info
+        info = self._info(draft)
+        self._judge(ctx, result, info, old, raw=draft.raw)
+        return info
 
     @staticmethod
     def _info(draft: Draft) -> Info | None:
@@ -338,8 +351,16 @@ def _cannot_be_built(info: Info) -> FieldError:
 
 
 def _ratchet(findings: Findings, before: Findings) -> None:
-    known = {_identity(error) for error in before.errors}
-    findings.errors[:] = [error for error in findings.errors if _identity(error) not in known]
+    """Take away what was found before already, as often as it was found then."""
+    known = Counter(_identity(error) for error in before.errors)
+    new: list[FieldError] = []
+    for error in findings.errors:
+        identity = _identity(error)
+        if known[identity]:
+            known[identity] -= 1
+        else:
+            new.append(error)
+    findings.errors[:] = new
 
 
 def _identity(error: FieldError) -> tuple[str, str, str]:

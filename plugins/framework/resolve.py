@@ -34,6 +34,9 @@ def resolve(
     """
     info = Info(job, runtime, facts)
     info.with_metadata(*_metadata(job, runtime))
+    nodes = job.num_nodes
+    if nodes is not None and values.int32(nodes) != nodes:
+        info.build_error = f"numNodes {nodes} cannot be read as int32"
     jobs = _with_overrides(info, trace=trace)
     _add_pod_sets(info, jobs)
     return info
@@ -159,15 +162,14 @@ class Overrides:
             {"replicatedJobs": [job.raw for job in jobs]}, patch, "JobSetSpec"
         )
         return tuple(
-            before.get(id(raw)) or Job(self._typed(raw, patch, "ReplicatedJob"))
+            before.get(id(raw)) or Job(self._typed(raw, "ReplicatedJob"))
             for raw in merged["replicatedJobs"]
         )
 
-    def _typed(
-        self, merged: dict[str, Any], patch: dict[str, Any], type_name: str
-    ) -> dict[str, Any]:
-        """The merged object as Go reads it back. Both sides were in that form; only directives leave it."""
-        return self._forms.normalize(merged, type_name) if values.has_directives(patch) else merged
+    def _typed(self, merged: dict[str, Any], type_name: str) -> dict[str, Any]:
+        """The merged object as Go reads it back, in the form that the controller then applies."""
+        typed: dict[str, Any] = values.without_empty(self._forms.normalize(merged, type_name))
+        return typed
 
     def _each_job(self, jobs: tuple[Job, ...], entry: dict[str, Any]) -> tuple[Job, ...]:
         out = list(jobs)
@@ -181,7 +183,7 @@ class Overrides:
                     merged = self._merger.merge(
                         values.obj(job.raw.get("template")), patch, "JobTemplateSpec"
                     )
-                    typed = self._typed(merged, patch, "JobTemplateSpec")
+                    typed = self._typed(merged, "JobTemplateSpec")
                     out[i] = Job({**job.raw, "template": typed})
         return tuple(out)
 
@@ -205,15 +207,13 @@ class Overrides:
         merged = self._merger.merge(
             values.at_obj(job.raw, "template", "spec", "template"), patch, "PodTemplateSpec"
         )
-        return self._with_pod_template(job, self._typed(merged, patch, "PodTemplateSpec"))
+        return self._with_pod_template(job, self._typed(merged, "PodTemplateSpec"))
 
     def _pod_spec(self, job: Job, entry: dict[str, Any]) -> Job:
         patch = self._forms.normalize(entry, "PodSpecOverride")
         merged = self._merger.merge(job.pod, patch, "PodSpec")
         template = values.at_obj(job.raw, "template", "spec", "template")
-        return self._with_pod_template(
-            job, {**template, "spec": self._forms.normalize(merged, "PodSpec")}
-        )
+        return self._with_pod_template(job, {**template, "spec": self._typed(merged, "PodSpec")})
 
     @staticmethod
     def _with_pod_template(job: Job, pod_template: dict[str, Any]) -> Job:
@@ -263,7 +263,7 @@ def _node_resources(
     from both sides. Before, limits and requests replaced the whole, if there were any.
     """
     if not line.merges_resources:
-        given = {key: own[key] for key in ("limits", "requests") if own.get(key)}
+        given = {key: own[key] for key in ("limits", "requests") if own.get(key) is not None}
         return given or None
     base = values.obj(container.get("resources"))
     merged: dict[str, Any] = {}

@@ -118,13 +118,13 @@ class CompiledRuntime:
             spec["mlPolicy"] if type(spec.get("mlPolicy")) is dict else None
         )
         self.pod_group_policy = values.obj(spec.get("podGroupPolicy"))
+        self.has_pod_group_policy: bool = spec.get("podGroupPolicy") is not None
         template = values.obj(spec.get("template"))
         self.jobset_labels = values.at_obj(template, "metadata", "labels")
         self.jobset_annotations = values.at_obj(template, "metadata", "annotations")
         forms = goform.load(line.name)
-        self.template: dict[str, Any] = forms.normalize(
-            values.obj(template.get("spec")), "JobSetSpec"
-        )
+        typed = forms.normalize(values.obj(template.get("spec")), "JobSetSpec")
+        self.template: dict[str, Any] = values.without_empty(typed)
         self.jobs: tuple[Job, ...] = tuple(
             Job(j) for j in values.objects(self.template.get("replicatedJobs"))
         )

@@ -93,3 +93,33 @@ def has_directives(patch: Any) -> bool:
         elif type(node) is list:
             stack.extend([v for v in node if type(v) is dict or type(v) is list])
     return False
+
+
+def without_empty(value: Any) -> Any:
+    """A value without nulls and empty lists in its objects, which no apply configuration carries.
+
+    What does not change is shared with the argument.
+    """
+    kind = type(value)
+    if kind is dict:
+        out: dict[str, Any] | None = None
+        for key, item in value.items():
+            kept = without_empty(item) if type(item) is dict or type(item) is list else item
+            gone = kept is None or (type(kept) is list and not kept)
+            if gone or kept is not item:
+                if out is None:
+                    out = dict(value)
+                if gone:
+                    del out[key]
+                else:
+                    out[key] = kept
+        return value if out is None else out
+    if kind is list:
+        items_ = [without_empty(item) if type(item) is dict else item for item in value]
+        return items_ if any(a is not b for a, b in zip(items_, value, strict=True)) else value
+    return value
+
+
+def int32(number: int) -> int:
+    """A number as a conversion to Go's int32 leaves it."""
+    return (number + 2**31) % 2**32 - 2**31

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import pods, reserved
 from plugins.framework.api import names
+from plugins.framework.errors import BuildError
 from plugins.framework.field import Findings
 from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
@@ -34,6 +35,8 @@ class JAX(EnforceMLPolicyPlugin, CustomValidationPlugin):
             return
         pods.set_trainer_count(info)
         trainer = info.trainer
+        if trainer is None and info.line.name == "2.2":
+            raise BuildError("the JAX plugin panics on a runtime without a trainer job")
         if info.job.trainer is None or trainer is None:
             return
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from plugins.framework import pods, values
 from plugins.framework.api import names
 from plugins.framework.field import Findings
+from plugins.framework.info import Container
 from plugins.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -79,7 +80,9 @@ class JobSet(
         for key, value in (("labels", info.labels), ("annotations", info.annotations)):
             if value:
                 metadata[key] = value
-        spec = {**info.template, "replicatedJobs": [p.template for p in info.pod_sets]}
+        spec = dict(info.template)
+        if info.pod_sets:
+            spec["replicatedJobs"] = [p.template for p in info.pod_sets]
         suspend = info.job.spec.get("suspend")
         spec.pop("suspend", None)
         if suspend is not None:
@@ -113,13 +116,12 @@ def _sync(info: Info) -> None:
         spec["parallelism"] = spec["completions"] = count
         if pod_set.ancestor in names.ANCESTORS:
             built["replicas"] = 1
-        pod = pod_set.pod_under_construction()
-        for kind in (
+        kinds = (
             ("containers", "initContainers") if info.line.syncs_init_containers else ("containers",)
-        ):
-            for raw in pod.get(kind) or ():
-                if len(raw.get("ports") or ()) > 1:
-                    pod_set.fold_ports(raw)
+        )
+        for kind in kinds:
+            for raw in pod_set.pod_under_construction().get(kind) or ():
+                Container(raw).fold()
 
 
 def _initialize(info: Info) -> None:
@@ -161,11 +163,17 @@ def _train(info: Info) -> None:
             if is_trainer:
                 if type(image) is str:
                     container.raw["image"] = image
-                if info.command is not None:
-                    container.raw["command"] = info.command
-                if info.args is not None:
-                    container.raw["args"] = info.args
+                _replace(container, "command", info.command)
+                _replace(container, "args", info.args)
             container.upsert_env(*env)
+
+
+def _replace(container: Container, key: str, words: list[str] | None) -> None:
+    """An empty list replaces too, and then nothing is left: the runtime's own words are gone."""
+    if words is not None:
+        container.raw.pop(key, None)
+        if words:
+            container.raw[key] = words
 
 
 def _mark(info: Info) -> None:

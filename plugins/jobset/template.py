@@ -40,20 +40,23 @@ def problems(runtime: CompiledRuntime) -> Findings:
         found.error(
             field.invalid(Path("spec", "mlPolicy", "numNodes"), nodes, "must be at least 1")
         )
-    for i, job in enumerate(runtime.jobs):
+    written = values.objects(values.at(runtime.raw, "spec", "template", "spec", "replicatedJobs"))
+    for i, (job, raw) in enumerate(zip(runtime.jobs, written, strict=False)):
         path = JOBS.index(i)
-        found.error(*_ancestor(path, job), *_depends_on(path, i, job, runtime), *_names(path, job))
+        found.error(*_ancestor(path, job, raw.get("replicas", 1)))
+        found.error(*_depends_on(path, i, job, runtime), *_names(path, job))
         found.warn(*_job_warnings(path, job))
     found.error(*_policies(runtime), *_network(runtime), *_claims(runtime))
     found.warn(*_rendezvous(runtime))
     return found
 
 
-def _ancestor(path: Path, job: Job) -> Iterator[FieldError]:
+def _ancestor(path: Path, job: Job, replicas: Any) -> Iterator[FieldError]:
+    """``replicas`` as written: the Go types that ``job`` went through lose a 0."""
     if job.ancestor not in names.ANCESTORS:
         return
-    if job.replicas != 1:
-        yield field.invalid(path.child("replicas"), job.replicas, "always must be 1")
+    if replicas != 1:
+        yield field.invalid(path.child("replicas"), replicas, "always must be 1")
     wanted = names.NODE if job.ancestor == names.TRAINER else job.ancestor
     if wanted not in job.names:
         there = ", ".join(sorted(job.names)) or "none"
@@ -117,19 +120,20 @@ def _policies(runtime: CompiledRuntime) -> Iterator[FieldError]:
     for i, rule in enumerate(values.objects(failure.get("rules"))):
         at = _SPEC.child("failurePolicy", "rules").index(i).child("targetReplicatedJobs")
         yield from _targets(at, rule.get("targetReplicatedJobs"), known)
-    coordinator = values.obj(runtime.template.get("coordinator"))
-    if coordinator:
-        yield from _targets(
-            _SPEC.child("coordinator", "replicatedJob"), [coordinator.get("replicatedJob")], known
-        )
+    coordinator = values.at(runtime.template, "coordinator", "replicatedJob")
+    if coordinator is not None and coordinator not in known:
+        at = _SPEC.child("coordinator", "replicatedJob")
+        yield field.not_found(at, coordinator, _jobs_of_template(known))
 
 
 def _targets(at: Path, targets: Any, known: list[str]) -> Iterator[FieldError]:
     for i, name in enumerate(values.items(targets)):
         if name not in known:
-            yield field.not_found(
-                at.index(i), name, f"jobs of the template: {', '.join(known) or 'none'}"
-            )
+            yield field.not_found(at.index(i), name, _jobs_of_template(known))
+
+
+def _jobs_of_template(known: list[str]) -> str:
+    return f"jobs of the template: {', '.join(known) or 'none'}"
 
 
 def _network(runtime: CompiledRuntime) -> Iterator[FieldError]:

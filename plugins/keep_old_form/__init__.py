@@ -118,7 +118,7 @@ def _ours(record: dict[str, str], pointer: str, value: Any) -> bool:
     """Whether all that stands here was written by us: this very value, or an object of such values."""
     if applied.explains(record, pointer, value):
         return True
-    if type(value) is not dict or pointer not in record:
+    if type(value) is not dict or not value:
         return False
     return all(_ours(record, pointer + field.pointer((key,)), item) for key, item in value.items())
 

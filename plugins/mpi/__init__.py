@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from plugins.framework import field, pods, reserved
+from plugins.framework import field, pods, reserved, values
 from plugins.framework.api import names
 from plugins.framework.errors import BuildError
 from plugins.framework.field import Findings, Path
@@ -165,7 +165,8 @@ def slots(info: Info) -> int:
     runtime = info.runtime.source.get("numProcPerNode", 1)
     number: int = runtime if type(runtime) is int else 1
     if number == 1 and info.line.gpu_slots:
-        return max(gpu_count(info.resources_per_node()), 1)
+        gpus = gpu_count(info.resources_per_node())
+        return values.int32(gpus) if gpus > 1 else number
     return number
 
 

@@ -54,14 +54,16 @@ class RuntimeDefaults(DefaultTrainJobPlugin):
         runtime = draft.runtime
         if runtime is None:
             return
-        if rules.needs_trainer(runtime):
-            draft.default(TRAINER, {})
         job = TrainJob(draft.raw)
-        for name in ORDER:
-            if name in self.args.fields:
-                value = rules.RULES[name](runtime, job)
-                if value is not None:
-                    draft.default(TRAINER.child(name), value)
+        wanted = {
+            name: value
+            for name in ORDER
+            if name in self.args.fields and (value := rules.RULES[name](runtime, job)) is not None
+        }
+        if not wanted and rules.needs_trainer(runtime):
+            draft.default(TRAINER, {})
+        for name, value in wanted.items():
+            draft.default(TRAINER.child(name), value)
 
 
 def new(args: RuntimeDefaultsArgs, _handle: Handle) -> RuntimeDefaults:

@@ -89,7 +89,7 @@ def _torch_processes(runtime: CompiledRuntime, resources: Mapping[str, Any]) -> 
     if type(start) is int:
         return start
     if start == "cpu" or (start == "auto" and gpu_count(resources) == 0):
-        return max(1, cpu_count(resources))
+        return values.int32(max(1, cpu_count(resources)))
     return None
 
 

@@ -127,7 +127,7 @@ def proc_per_node(info: Info) -> int | str:
         start = own
     resources = info.resources_per_node()
     if start == "cpu" or (start == AUTO and gpu_count(resources) == 0):
-        return max(1, cpu_count(resources))
+        return values.int32(max(1, cpu_count(resources)))
     return start
 
 
@@ -147,7 +147,7 @@ def _proc_per_node_v20(info: Info) -> int | str:
             result: int | str = 1
             continue
         if _uses_cpu(start, amounts):
-            return max(1, cpu_count({"limits": amounts}))
+            return max(1, values.int32(cpu_count({"limits": amounts})))
         result = fallback
     return result
 

@@ -28,6 +28,8 @@ _STATUS_ENV: Final = (
     "KUBEFLOW_TRAINER_SERVER_TOKEN",
 )
 """Set by the Trainer's status plugin, where that is on (semantics 4.9); reserved by nobody there."""
+_INT32_MOST: Final = 2**31 - 1
+"""The Trainer reads both numbers as int32; the schemas of 2.0 and 2.1 let larger ones pass."""
 _TARGET: Final = ("image", "command", "args", "env", "numNodes", "resourcesPerNode")
 
 
@@ -60,6 +62,8 @@ def _numbers(job: TrainJob) -> Iterator[FieldError]:
     for key, value in (("numNodes", job.num_nodes), ("numProcPerNode", job.num_proc_per_node)):
         if type(value) is int and value < 1:
             yield field.invalid(_TRAINER.child(key), value, "must be at least 1")
+        elif type(value) is int and value > _INT32_MOST:
+            yield field.invalid(_TRAINER.child(key), value, f"must be at most {_INT32_MOST}")
 
 
 def _added_or_removed(old: TrainJob, new: TrainJob) -> Iterator[FieldError]:

@@ -86,9 +86,10 @@ class Volcano(
         if not _applies(info.runtime):
             return []
         totals = gang.controller_gang(info)
-        spec: dict[str, Any] = {"minMember": totals.members}
-        if totals.resources:
-            spec["minResources"] = totals.resources
+        spec: dict[str, Any] = {
+            "minMember": totals.members,
+            "minResources": totals.resources,
+        }
         if QUEUE_ANNOTATION in info.annotations:
             spec["queue"] = info.annotations[QUEUE_ANNOTATION]
         for pod_set in info.pod_sets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from plugins.framework import pods, reserved
+from plugins.framework import pods, reserved, values
 from plugins.framework.api import names
 from plugins.framework.field import Findings
 from plugins.framework.info import Info, gpu_count
@@ -46,7 +46,9 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
                 pods.env("DMLC_TRACKER_URI", pods.master_address(info)),
                 pods.env("DMLC_TRACKER_PORT", str(names.TRAINER_PORT)),
                 pods.env_from_index("DMLC_TASK_ID"),
-                pods.env("DMLC_NUM_WORKER", str(_int32(trainer.count * _int32(workers)))),
+                pods.env(
+                    "DMLC_NUM_WORKER", str(values.int32(trainer.count * values.int32(workers)))
+                ),
             )
             container.upsert_ports({"containerPort": names.TRAINER_PORT})
 
@@ -65,11 +67,6 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
                 )
             )
         return found
-
-
-def _int32(number: int) -> int:
-    """A number as Go's int32 arithmetic leaves it."""
-    return (number + 2**31) % 2**32 - 2**31
 
 
 def new(_args: Args, _handle: Handle) -> XGBoost:

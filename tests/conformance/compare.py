@@ -20,7 +20,11 @@ from plugins.registry import in_tree, registry
 
 _AMOUNT_MAPS: Final = frozenset({"limits", "requests", "capacity", "overhead", "minResources"})
 _AMOUNTS: Final = frozenset({"divisor", "sizeLimit"})
-_KEYS_ONLY: Final = (("Secret", ""), ("ConfigMap", "-runtime-snapshot"), ("ConfigMap", "-flux-entrypoint"))
+_KEYS_ONLY: Final = (
+    ("Secret", ""),
+    ("ConfigMap", "-runtime-snapshot"),
+    ("ConfigMap", "-flux-entrypoint"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,21 +85,50 @@ def ours(pipe: Pipeline, line: str, train_job: dict[str, Any], runtime: dict[str
         return Outcome(error=str(error))
 
 
+def existing(case: dict[str, Any]) -> frozenset[str]:
+    """Keys of the objects that the cluster of a case has already, and that the controller may leave alone.
+
+    We predict the first reconcile of a TrainJob. The controller does not apply again what exists and must
+    not change (semantics 2.8, 4.4, 5.4).
+    """
+    keys = {_key(o) for o in case.get("objects") or []}
+    if case.get("reconciles", 1) > 1:
+        keys |= {"*"}
+    return frozenset(keys)
+
+
+def has_snapshot(case: dict[str, Any]) -> bool:
+    """Whether the cluster of a case holds a runtime snapshot of this name: then that runtime counts."""
+    return any(key.endswith("-runtime-snapshot") for key in existing(case))
+
+
 def theirs(answer: dict[str, Any]) -> list[Outcome]:
     """Every distinct outcome of the Trainer's random plugin order."""
     found = answer.get("variants") or [answer]
     return [
         Outcome(
             objects=keyed(v.get("objects") or []),
-            error=v.get("buildError") or v.get("buildPanic") or "",
+            error=v.get("buildError") or v.get("buildPanic") or _undecodable(v),
         )
         for v in found
     ]
 
 
+def _undecodable(answer: dict[str, Any]) -> str:
+    """What Go says of a TrainJob that the schema lets pass and its types cannot hold."""
+    details = (e.get("detail", "") for e in answer.get("webhookErrors") or [])
+    return next((d for d in details if d.startswith("json: cannot unmarshal")), "")
+
+
 def keyed(objects: list[dict[str, Any]]) -> dict[str, Any]:
     """Objects by kind and name, in comparable form."""
-    return {f"{o.get('kind')}/{o.get('metadata', {}).get('name')}": _comparable(o) for o in objects}
+    return {_key(o): _comparable(o) for o in objects}
+
+
+def _key(obj: dict[str, Any]) -> str:
+    group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+    kind = f"{obj.get('kind')}.{group}" if obj.get("kind") == "PodGroup" else obj.get("kind")
+    return f"{kind}/{obj.get('metadata', {}).get('name')}"
 
 
 def _comparable(obj: dict[str, Any]) -> Any:
@@ -139,14 +172,26 @@ def differences(a: Any, b: Any, path: str = "") -> Iterator[Difference]:
         yield Difference(path=path, ours=a, theirs=b)
 
 
-def compare(mine: Outcome, variants: list[Outcome]) -> list[Difference]:
-    """No difference if our outcome equals one of theirs; else the differences to the nearest."""
+def compare(
+    mine: Outcome, variants: list[Outcome], there: frozenset[str] = frozenset()
+) -> list[Difference]:
+    """No difference if our outcome equals one of theirs; else the differences to the nearest.
+
+    ``there`` names objects that they may leave out, since the cluster has them.
+    """
     best: list[Difference] | None = None
     for other in variants:
         if bool(mine.error) != bool(other.error):
             found = [Difference(path="error", ours=mine.error, theirs=other.error)]
+        elif mine.error:
+            found = []
         else:
-            found = [] if mine.error else list(differences(mine.objects, other.objects))
+            kept = {
+                key: obj
+                for key, obj in mine.objects.items()
+                if key in other.objects or not (key in there or "*" in there)
+            }
+            found = list(differences(kept, other.objects))
         if best is None or len(found) < len(best):
             best = found
     return best or []

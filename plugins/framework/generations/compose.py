@@ -10,11 +10,11 @@ key, and the later value wins.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from plugins.framework import field, goform
+from plugins.framework import field, goform, values
 from plugins.framework.field import Findings
 from plugins.framework.generations.marks import SPEC
 from plugins.framework.generations.steps import POD_TYPES, Json, Step, by_job
@@ -22,10 +22,6 @@ from plugins.framework.goform import FieldInfo, GoForms
 from plugins.framework.lines import Line
 
 _NOTHING: Final[Mapping[str, FieldInfo]] = {}
-
-
-class Inexact(Exception):  # noqa: N818  # not an error: a way that is closed
-    """Two overrides that no single one equals; the text names the field."""
 
 
 def reduced(
@@ -51,15 +47,14 @@ def _shortened(
     too_many = len(steps) - most
     stuck: list[tuple[Step, str]] = []
     for step in steps[1:]:
-        try:
-            if too_many <= 0:
-                out.append(step)
-                continue
-            out[-1] = merged(out[-1], step, source)
+        both = merged(out[-1], step, source) if too_many > 0 else step
+        if isinstance(both, Step) and both is not step:
+            out[-1] = both
             too_many -= 1
-        except Inexact as why:
-            stuck.append((step, str(why)))
-            out.append(step)
+            continue
+        if isinstance(both, str):
+            stuck.append((step, both))
+        out.append(step)
     if too_many > 0:
         for step, why in stuck:
             findings.error(field.forbidden(step.path, _refusal(step, most, why, source, target)))
@@ -69,105 +64,105 @@ def _shortened(
 def _refusal(step: Step, most: int, why: str, source: Line, target: Line) -> str:
     times = "once" if most == 1 else f"{most} times"
     return (
-        f"Trainer {target.name} can override a job {times}, and this override of {field.show(step.job)} cannot be "
-        f"merged into the one before it in {SPEC.child(source.generation)} without changing {why}: merge them by hand"
+        f"Trainer {target.name} can override a job {times}, and this override of {field.show(step.job)} "
+        f"cannot be merged into the one before it in {SPEC.child(source.generation)} without changing {why}: "
+        "merge them by hand"
     )
 
 
-def merged(first: Step, second: Step, source: Line) -> Step:
-    """One step for two of the same job, the second one later. Raises Inexact."""
-    forms = goform.load(source.name)
-    return replace(
-        first,
-        origin=(*first.origin, *second.origin),
-        metadata=_typed(first.metadata, second.metadata, "ObjectMeta", forms),
-        spec=_typed(first.spec, second.spec, POD_TYPES[source.name], forms),
-        extra={**first.extra, **second.extra},
-    )
+def merged(first: Step, second: Step, source: Line) -> Step | str:
+    """One step for two of the same job, the second one later; or what would be changed by that."""
+    composer = _Composer(goform.load(source.name))
+    try:
+        return replace(
+            first,
+            origin=(*first.origin, *second.origin),
+            metadata=composer.typed(first.metadata, second.metadata, "ObjectMeta", "ObjectMeta"),
+            spec=composer.typed(first.spec, second.spec, POD_TYPES[source.name], "PodSpec"),
+            extra={**first.extra, **second.extra},
+        )
+    except _Inexact as why:
+        return str(why)
 
 
-def _typed(first: Json, second: Json, type_name: str, forms: GoForms) -> Json:
-    if not first or not second:
-        return first or second
-    a, b = forms.normalize(first, type_name), forms.normalize(second, type_name)
-    return _Composer(forms).objects(first, a, second, b, forms.strategy(type_name))
+class _Inexact(Exception):
+    """Two overrides that no single one equals; the text says what would differ."""
+
+
+class _Value(NamedTuple):
+    """A value as it was written, and as Go writes it: what Go drops or adds decides which of two wins."""
+
+    raw: Any
+    go: Any
 
 
 class _Composer:
-    """Composes raw values, led by what Go makes of them: what Go drops, or adds, decides which of two wins."""
+    """Composes values of one line. What comes out is as it was written."""
 
     __slots__ = ("_forms",)
 
     def __init__(self, forms: GoForms) -> None:
         self._forms = forms
 
-    def objects(
-        self,
-        raw_a: Any,
-        a: Json,
-        raw_b: Any,
-        b: Json,
-        fields: Mapping[str, FieldInfo],
-        at: str = "",
-    ) -> Json:
-        """``b`` over ``a``; ``raw_a`` and ``raw_b`` are what was written, and what is returned."""
-        _refuse_directives(a, b, at)
-        raw_a, raw_b = _or_empty(raw_a), _or_empty(raw_b)
-        out = dict(raw_a)
-        for key, value in raw_b.items():
-            if key not in b and value is not None and (key not in a or key not in fields):
-                out[key] = value  # says nothing, or nobody knows what
-        for key, value in b.items():
-            written = raw_b.get(key)
-            below = f"{at}.{key}" if at else key
+    def typed(self, first: Json, second: Json, type_name: str, into: str) -> Json:
+        """``second`` over ``first``; Go reads both as ``type_name`` and merges them into an ``into``."""
+        if not first or not second:
+            return first or second
+        a, b = _without_nulls(first), _without_nulls(second)
+        before = _Value(a, self._forms.normalize(a, type_name))
+        after = _Value(b, self._forms.normalize(b, type_name))
+        return self._objects(before, after, self._forms.strategy(into), "")
+
+    def _objects(self, a: _Value, b: _Value, fields: Mapping[str, FieldInfo], at: str) -> Json:
+        _refuse_directives(a.go, b.go, at)
+        raw_a, raw_b = values.obj(a.raw), values.obj(b.raw)
+        # What says nothing, or nobody knows, gives way to what says something.
+        silent = {
+            key: value
+            for key, value in raw_b.items()
+            if key not in b.go and (key not in a.go or key not in fields)
+        }
+        out = {**raw_a, **silent}
+        for key, value in b.go.items():
             if value is None:
-                out.pop(
-                    key, None
-                )  # a null deletes; Go adds it again where the field is not omitted
-            elif key not in a:
-                out[key] = value if written is None else written
+                # A null deletes, and Go writes it for a field that is absent.
+                out.pop(key, None)
+            elif key not in a.go:
+                out[key] = raw_b.get(key, value)
             else:
                 info = fields.get(key)
-                out[key] = self._both(raw_a.get(key), a[key], written, value, info, below)
+                below = f"{at}.{key}" if at else key
+                before = _Value(raw_a.get(key), a.go[key])
+                out[key] = self._both(before, _Value(raw_b.get(key), value), info, below)
         return out
 
-    def _both(self, raw_a: Any, a: Any, raw_b: Any, b: Any, info: FieldInfo | None, at: str) -> Any:
-        if type(a) is dict and type(b) is dict:
+    def _both(self, a: _Value, b: _Value, info: FieldInfo | None, at: str) -> Any:
+        if type(a.go) is dict and type(b.go) is dict:
             fields = self._forms.strategy(info.elem) if info is not None and info.elem else _NOTHING
-            return self.objects(raw_a, a, raw_b, b, fields, at)
-        if type(a) is list and type(b) is list and info is not None and info.merges:
-            return self._lists(raw_a, a, raw_b, b, info, at)
-        if a is None and type(b) in {dict, list}:
-            raise Inexact(at)
-        return b if raw_b is None else raw_b
+            return self._objects(a, b, fields, at)
+        if type(a.go) is list and type(b.go) is list and info is not None and info.merges:
+            return self._lists(a, b, info, at)
+        if a.go is None and type(b.go) in {dict, list}:
+            raise _Inexact(at)
+        return b.go if b.raw is None else b.raw
 
-    def _lists(
-        self,
-        raw_a: list[Any],
-        a: list[Any],
-        raw_b: list[Any],
-        b: list[Any],
-        info: FieldInfo,
-        at: str,
-    ) -> list[Any]:
-        keys_a, keys_b = _keys(a, info.merge_key, at), _keys(b, info.merge_key, at)
-        if _is_part(keys_a, keys_b):
-            order = keys_b
-        elif _is_part(keys_b, keys_a):
-            order = keys_a
-        else:
-            raise Inexact(f"the order of {at}")
+    def _lists(self, a: _Value, b: _Value, info: FieldInfo, at: str) -> list[Any]:
+        items_a, items_b = _items(a, info.merge_key, at), _items(b, info.merge_key, at)
+        order = _common_order(list(items_a), list(items_b))
+        if order is None:
+            raise _Inexact(f"the order of {at}")
         fields = self._forms.strategy(info.elem)
-        at_a, at_b = ({key: i for i, key in enumerate(keys)} for keys in (keys_a, keys_b))
         out: list[Any] = []
         for key in order:
-            i, j = at_a.get(key), at_b.get(key)
-            if i is None or j is None:
-                out.append(raw_b[at_b[key]] if i is None else raw_a[i])
+            before, after = items_a.get(key), items_b.get(key)
+            if before is not None and after is not None:
+                out.append(self._objects(before, after, fields, f"{at}[{key}]"))
             else:
-                out.append(self.objects(raw_a[i], a[i], raw_b[j], b[j], fields, f"{at}[{key}]"))
+                only = after if before is None else before
+                out.append(None if only is None else only.raw)
         if info.elem == "VolumeMount":
-            _keys(out, "name", at)  # the merge goes by path, the API's list by name
+            # The merge goes by path, but the API's list by name.
+            _items(_Value(out, out), "name", at)
         return out
 
 
@@ -175,15 +170,24 @@ def _refuse_directives(a: Json, b: Json, at: str) -> None:
     """A key such as ``$patch`` acts when it meets the template, and each override meets another one."""
     for key in (*a, *b):
         if key.startswith("$"):
-            raise Inexact(f"what {key} in {at} does")
+            raise _Inexact(f"what {key} in {at} does")
 
 
-def _keys(items: Sequence[Any], key: str, at: str) -> list[str]:
-    keys = [item.get(key) if type(item) is dict else None for item in items]
-    texts = [text for text in keys if type(text) is str]
-    if len(texts) < len(items) or len(set(texts)) < len(items):
-        raise Inexact(f"the items of {at}")
-    return texts
+def _items(value: _Value, key: str, at: str) -> dict[str, _Value]:
+    """The items of a list by their key, in order."""
+    out: dict[str, _Value] = {}
+    for raw, go in zip(value.raw, value.go, strict=True):
+        name = go.get(key) if type(go) is dict else None
+        if type(name) is not str or name in out:
+            raise _Inexact(f"the items of {at}")
+        out[name] = _Value(raw, go)
+    return out
+
+
+def _common_order(a: list[str], b: list[str]) -> list[str] | None:
+    if _is_part(a, b):
+        return b
+    return a if _is_part(b, a) else None
 
 
 def _is_part(part: list[str], whole: list[str]) -> bool:
@@ -192,5 +196,8 @@ def _is_part(part: list[str], whole: list[str]) -> bool:
     return all(key in rest for key in part)
 
 
-def _or_empty(value: Any) -> Json:
-    return value if type(value) is dict else {}
+def _without_nulls(value: Any) -> Any:
+    """The value as the API server stores it, which drops every null in a map."""
+    if type(value) is dict:
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if type(value) is list else value

@@ -10,12 +10,13 @@ from plugins.framework.field import Findings, Path
 from plugins.framework.generations import compose, listed, patches
 from plugins.framework.generations.marks import SPEC, says
 from plugins.framework.generations.steps import LABELS, Json, Overrides
-from plugins.framework.generations.translate import Translator, object_at, same_type
+from plugins.framework.generations.translate import IN_RUNTIME, Translator, object_at, same_type
 from plugins.framework.lines import Line
 
 GENERATIONS: Final = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 DEADLINE: Final = "activeDeadlineSeconds"
-PROCESSES: Final = SPEC.child("trainer", "numProcPerNode")
+PROCESSES: Final = "numProcPerNode"
+PROCESSES_PATH: Final = SPEC.child("trainer", PROCESSES)
 
 
 def convert_spec(spec: Any, source: Line, target: Line, findings: Findings) -> Any:
@@ -23,47 +24,43 @@ def convert_spec(spec: Any, source: Line, target: Line, findings: Findings) -> A
     if spec is None:
         return None
     raw = object_at(findings, SPEC, spec)
-    same = source.generation == target.generation
-    apart = frozenset(SPEC.child(key) for key in _apart(raw, source, target))
-    skip = apart | {PROCESSES, SPEC.child(DEADLINE)}
-    out: Json = Translator(source, target, findings).copy(
-        raw, SPEC, same_type("TrainJobSpec"), skip=skip
-    )
-    _convert_processes(out, target, findings)
+    apart = frozenset(SPEC.child(key) for key in _apart(source, target))
+    skip = apart | {PROCESSES_PATH, SPEC.child(DEADLINE)}
+    translator = Translator(source, target, findings, IN_RUNTIME)
+    out: Json = translator.copy(raw, SPEC, same_type("TrainJobSpec"), skip=skip)
+    _convert_processes(values.at_obj(out, "trainer"), target, findings)
     if raw.get(DEADLINE) is not None and not target.deadline:
         findings.error(field.forbidden(SPEC.child(DEADLINE), _no_deadline(target)))
-    if same:
-        return out
-    overrides = _read(raw, source, target, findings)
+    if source.generation == target.generation:
+        return _replaced(out, apart, {})
+    overrides = (patches if source.has_managers else listed).read(raw, source, target, findings)
     if findings.errors:
         return out
     return _replaced(out, apart, dict(_written(overrides, source, target, findings)))
 
 
-def _apart(raw: Json, source: Line, target: Line) -> Iterator[str]:
-    """Fields of ``spec`` that are written anew: overrides, and metadata of the JobSet."""
-    yield from (key for key in GENERATIONS if key != target.generation)
+def _apart(source: Line, target: Line) -> Iterator[str]:
+    """Fields of ``spec`` that are written anew, or empty and of no use to the target."""
     if source.generation != target.generation:
-        yield from (*LABELS, target.generation)
-    elif not target.spec_metadata:
-        yield from (key for key in LABELS if not says(raw.get(key)))
-
-
-def _read(raw: Json, source: Line, target: Line, findings: Findings) -> Overrides:
-    read = patches.read if source.has_managers else listed.read
-    return read(raw, source, target, findings)
+        yield from (*GENERATIONS, *LABELS)
+        return
+    yield from (key for key in GENERATIONS if key != target.generation)
+    if not target.spec_metadata:
+        yield from LABELS
 
 
 def _written(
     overrides: Overrides, source: Line, target: Line, findings: Findings
 ) -> Iterator[tuple[str, Any]]:
-    most = 1 if target.unique_targets else patches.MOST_PATCHES if target.has_managers else None
-    if most is not None:
-        overrides.steps = compose.reduced(overrides.steps, most, source, target, findings)
+    steps = overrides.steps
     if target.has_managers:
+        steps = compose.reduced(steps, patches.MOST_PATCHES, source, target, findings)
+        overrides.steps = steps
         yield target.generation, patches.write(overrides, findings)
         return
-    yield target.generation, listed.write(overrides.steps, target)
+    if target.unique_targets:
+        steps = compose.reduced(steps, 1, source, target, findings)
+    yield target.generation, listed.write(steps, target)
     yield from zip(LABELS, (overrides.labels, overrides.annotations), strict=True)
 
 
@@ -79,35 +76,28 @@ def _replaced(spec: Json, apart: frozenset[Path], fields: dict[str, Any]) -> Jso
     return out
 
 
-def _convert_processes(spec: Json, target: Line, findings: Findings) -> None:
+def _convert_processes(trainer: Json, target: Line, findings: Findings) -> None:
     """``numProcPerNode`` is an integer, or up to 2.1 one of the words auto, cpu and gpu.
 
     Without the field a torch job of 2.2 and later does what ``auto`` says (semantics 4.2.1). The other words have
     no successor, and every other policy refuses words or does not look.
     """
-    trainer = values.obj(spec.get("trainer"))
-    value = trainer.get(PROCESSES[-1])
+    value = trainer.get(PROCESSES)
     if type(value) is int or value is None or (type(value) is float and value.is_integer()):
         return
     if type(value) is not str:
-        findings.error(field.type_invalid(PROCESSES, value, "must be an integer"))
+        findings.error(field.type_invalid(PROCESSES_PATH, value, "must be an integer"))
     elif target.proc_per_node_text:
         return
     elif value == "auto":
-        del trainer[PROCESSES[-1]]
+        del trainer[PROCESSES]
     else:
-        findings.error(
-            field.invalid(
-                PROCESSES,
-                value,
-                f"Trainer {target.name} takes an integer only: write how many processes a node starts, or leave "
-                "the field out for one per GPU, or per CPU where there are no GPUs",
-            )
+        detail = (
+            f"Trainer {target.name} takes an integer only: write how many processes a node starts, or "
+            "leave the field out for one per GPU, or per CPU where there are no GPUs"
         )
+        findings.error(field.invalid(PROCESSES_PATH, value, detail))
 
 
 def _no_deadline(target: Line) -> str:
-    return (
-        f"Trainer {target.name} has no such field (Trainer 2.2 and later have): leave it out, "
-        "or set it in the Job templates of the runtime"
-    )
+    return f"Trainer {target.name} has no such field (Trainer 2.2 and later have): leave it out"

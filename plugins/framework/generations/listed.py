@@ -81,6 +81,8 @@ class _Reader:
                 self._findings.error(field.type_invalid(path, raw, "must be an object"))
 
     def _entry(self, entry: Json, path: Path, i: int) -> Iterator[Step]:
+        if entry.get(TARGETS) == []:
+            self._findings.warn(f"{path}: left out, since it names no job")
         targets = list(self._targets(entry.get(TARGETS), path.child(TARGETS)))
         body = {key: item for key, item in entry.items() if key != TARGETS}
         if self._source.generation == "podSpecOverrides":
@@ -105,8 +107,6 @@ class _Reader:
         """The jobs that an entry names, each once: the controller only asks whether a job is among them."""
         if value is None:
             self._findings.error(field.required(path, "must name the jobs that are overridden"))
-        elif value == []:
-            self._findings.warn(f"{path.parent}: left out, since it names no job")
         seen: set[str] = set()
         for i, raw in enumerate(list_at(self._findings, path, value)):
             item = object_at(self._findings, path.index(i), raw)

@@ -63,7 +63,7 @@ def of_runtime(raw: dict[str, Any]) -> list[Mark]:
 
 def says(value: Any) -> bool:
     """Whether a list or map holds anything; other values always say something."""
-    return value is not None and value != [] and value != {}
+    return value not in (None, [], {})
 
 
 def agreed(marks: list[Mark], findings: Findings) -> tuple[str, ...]:

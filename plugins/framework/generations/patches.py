@@ -129,8 +129,9 @@ class _Reader:
         for key in UNUSED:
             if metadata.get(key):
                 self._findings.warn(f"{path.child(key)}: left out, since the Trainer ignores it")
-        for key, into in zip(LABELS, (self.out.labels, self.out.annotations), strict=True):
-            into |= values.copy(object_at(self._findings, path.child(key), metadata.get(key)))
+        for key, out in zip(LABELS, (self.out.labels, self.out.annotations), strict=True):
+            own = object_at(self._findings, path.child(key), metadata.get(key))
+            out.update({name: values.copy(item) for name, item in own.items() if item is not None})
 
     def _job_metadata(self, value: Any, path: Path) -> None:
         metadata = object_at(self._findings, path, value)

@@ -11,8 +11,8 @@ from plugins.framework.generations.translate import Translator, object_at, same_
 from plugins.framework.lines import Line
 
 TORCH: Final = SPEC.child("mlPolicy", "torch")
-PROCESSES: Final = TORCH.child("numProcPerNode")
-ELASTIC: Final = TORCH.child("elasticPolicy")
+PROCESSES: Final = "numProcPerNode"
+ELASTIC: Final = "elasticPolicy"
 IMPLEMENTATION: Final = SPEC.child("mlPolicy", "mpi", "mpiImplementation")
 
 
@@ -22,29 +22,29 @@ def convert_spec(spec: Any, source: Line, target: Line, findings: Findings) -> A
         return None
     raw = object_at(findings, SPEC, spec)
     translator = Translator(
-        source, target, findings, "leave it out, or keep the older or newer Trainer"
+        source, target, findings, "leave it out, or stay with a Trainer that has it"
     )
-    out = translator.copy(
-        raw, SPEC, same_type("TrainingRuntimeSpec"), skip=frozenset({PROCESSES, ELASTIC})
-    )
+    removed = frozenset({TORCH.child(PROCESSES), TORCH.child(ELASTIC)})
+    out = translator.copy(raw, SPEC, same_type("TrainingRuntimeSpec"), skip=removed)
     if not target.proc_per_node_text:
         _convert_torch(values.at_obj(out, "mlPolicy", "torch"), target, findings)
-    if target.unique_targets and values.at(raw, "mlPolicy", "mpi", "mpiImplementation") == "":
-        findings.error(field.not_supported(IMPLEMENTATION, "", ("OpenMPI",)))
+    implementation = values.at(raw, "mlPolicy", "mpi", "mpiImplementation")
+    if implementation == "" and target.name == "2.0":
+        findings.error(field.not_supported(IMPLEMENTATION, implementation, ("OpenMPI",)))
     return out
 
 
 def _convert_torch(torch: dict[str, Any], target: Line, findings: Findings) -> None:
     """2.2 removed both fields: the number is the TrainJob's, ``auto`` if it has none, and nobody acts on the other."""
-    processes = torch.get(PROCESSES[-1])
+    processes, path = torch.get(PROCESSES), TORCH.child(PROCESSES)
     if processes == "auto":
-        del torch[PROCESSES[-1]]
+        del torch[PROCESSES]
         findings.warn(
-            f"{PROCESSES}: left out, since Trainer {target.name} has no such field and does what auto says"
+            f"{path}: left out, since Trainer {target.name} has no such field and does what auto says"
         )
     elif processes is not None:
         detail = f"Trainer {target.name} has no such field: set spec.trainer.numProcPerNode in the TrainJobs"
-        findings.error(field.forbidden(PROCESSES, detail))
-    if torch.get(ELASTIC[-1]) is not None:
+        findings.error(field.forbidden(path, detail))
+    if torch.get(ELASTIC) is not None:
         detail = f"Trainer {target.name} has no such field, and no Trainer acts on it: leave it out"
-        findings.error(field.forbidden(ELASTIC, detail))
+        findings.error(field.forbidden(TORCH.child(ELASTIC), detail))

@@ -71,7 +71,7 @@ class Translator:
         if not says(known[self._source], value):
             return
         have = tuple(line for line in ALL if line in known)
-        verb = "has" if len(have) == 1 and have[0] != ALL[-1] else "have"
+        verb = "has" if len(have) == 1 else "have"
         detail = f"Trainer {self._target} has no such field ({spoken(have)} {verb})"
         self.findings.error(
             field.forbidden(path, f"{detail}: {self._advice}" if self._advice else detail)
@@ -107,8 +107,6 @@ def says(info: FieldInfo, value: Any) -> bool:
     """Whether this value of a field reaches the merge; the empty ones of ``omitempty`` do not (semantics 3.3)."""
     if info.pointer:
         return value is not None
-    if info.kind in {"slice", "map", "struct"}:
-        return value is not None and value != [] and value != {}
     return bool(value)
 
 

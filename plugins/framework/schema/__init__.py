@@ -32,9 +32,9 @@ from typing import Any, Final
 import orjson
 
 from plugins.framework import field
-from plugins.framework.field import FieldError, Path
+from plugins.framework.field import FieldError
 from plugins.framework.schema import cel, lists, meta
-from plugins.framework.schema.check import Checker
+from plugins.framework.schema.check import Checker, json_type
 from plugins.framework.schema.fits import Fits, compile_root
 from plugins.framework.schema.node import Node, read_nodes
 from plugins.framework.schema.shape import Shaper
@@ -51,6 +51,7 @@ _BLOCKING: Final = frozenset(
         field.ErrorType.TOO_LONG,
         field.ErrorType.TOO_MANY,
         field.ErrorType.TYPE_INVALID,
+        field.ErrorType.INTERNAL,
     }
 )
 """After an error of these types the API server leaves the CEL rules alone (``hasBlockingErr``)."""
@@ -98,8 +99,7 @@ class Schemas:
         """
         facts = self._kinds[kind]
         if type(obj) is not dict:
-            error = field.type_invalid("", field.show(obj), f"must be an object of kind {kind}")
-            return Admitted(obj={}, errors=[error], pruned=[], partial=True)
+            return Admitted(obj={}, errors=[_no_object(kind, obj)], pruned=[], partial=True)
         stored = None
         if type(old) is dict:
             stored, _, _ = _shape(facts, old)
@@ -119,21 +119,31 @@ class Schemas:
         checker = Checker()
         checker.check_root(facts.root, new, stored)
         errors += checker.errors
-        if stored is None or not lists.duplicates(facts.root, stored, Path()):
-            errors += lists.duplicates(facts.root, new, Path())
+        if stored is None or not lists.duplicates(facts.root, stored):
+            errors += lists.duplicates(facts.root, new)
         partial = any(error.type in _BLOCKING for error in errors)
         if not partial:
             errors += cel.breaches(facts.root, new, stored)
         return Admitted(obj=new, errors=errors, pruned=pruned, partial=partial)
 
-    def check(self, kind: str, obj: Any) -> list[FieldError]:
-        """What is wrong with the types, required fields and bounds of an object that came from the API server."""
+    def check(self, kind: str, obj: Any, old: Any = None) -> list[FieldError]:
+        """Why an object from the API server cannot be read: its types, required fields and bounds.
+
+        What ``old``, the stored object, holds as well is not checked again: a line may have changed the type.
+        Apart from that, never empty where ``fits`` is False.
+        """
         facts = self._kinds[kind]
         if type(obj) is not dict:
-            return [field.type_invalid("", field.show(obj), f"must be an object of kind {kind}")]
-        _, errors = meta.coerce(obj.get("metadata"), [])
-        checker = Checker()
-        checker.check_root(facts.root, obj, None)
+            return [_no_object(kind, obj)]
+        errors = [
+            field.type_invalid(name, obj[name], f"{name} in body must be of type string")
+            for name in ("apiVersion", "kind")
+            if name in obj and type(obj[name]) is not str
+        ]
+        if "metadata" in obj:
+            errors += meta.check_types(obj["metadata"])
+        checker = Checker(strict=True)
+        checker.check_root(facts.root, obj, old if type(old) is dict else None)
         return errors + checker.errors
 
     def fits(self, kind: str) -> Fits:
@@ -151,6 +161,10 @@ def _shape(facts: _Kind, obj: dict[str, Any]) -> tuple[dict[str, Any], list[str]
     shaper = Shaper()
     shaped = shaper.root(facts.root, obj) | {"metadata": metadata}
     return shaped, pruned + sorted(shaper.pruned), errors
+
+
+def _no_object(kind: str, value: Any) -> FieldError:
+    return field.type_invalid("", json_type(value), f"must be an object of kind {kind}")
 
 
 def _check_type_meta(kind: str, obj: dict[str, Any]) -> list[FieldError]:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from plugins.framework.field import ErrorType, FieldError, Path
-from plugins.framework.schema.check import ABSENT, MOST_ERRORS, correlate, cut, list_key, same
+from plugins.framework.schema.check import MOST_ERRORS
 from plugins.framework.schema.node import OPEN_API_TYPES, Node, Rule
+from plugins.framework.schema.walk import ABSENT, Place, below, same
 
 _LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+\Z")
@@ -44,16 +45,16 @@ class RuleError(FieldError):
         return f"{self.type.text}: {self.detail}"
 
 
-def _unchanged(_self: Any, _old: Any) -> bool:
-    # Reached only where the values differ; see _Walk.visit.
+def _unchanged(_self: Any) -> bool:
+    # Asked only where there is an old value and it differs; see _Walk.visit.
     return False
 
 
-def _name_is_label(self: Any, _old: Any) -> bool:
+def _name_is_label(self: Any) -> bool:
     return _LABEL_1035.match(_name(self)) is not None
 
 
-def _name_is_short(self: Any, _old: Any) -> bool:
+def _name_is_short(self: Any) -> bool:
     return len(_name(self)) <= 63
 
 
@@ -63,35 +64,35 @@ def _name(root: Any) -> str:
     return name
 
 
-def _empty_or_uri(self: Any, _old: Any) -> bool:
+def _empty_or_uri(self: Any) -> bool:
     return self == "" or _URI.match(self) is not None
 
 
-def _known_manager(self: Any, _old: Any) -> bool:
+def _known_manager(self: Any) -> bool:
     return self in {"trainer.kubeflow.org/trainjob-controller", "kueue.x-k8s.io/multikueue"}
 
 
-def _torch_or_mpi(self: Any, _old: Any) -> bool:
+def _torch_or_mpi(self: Any) -> bool:
     return not ("torch" in self and "mpi" in self)
 
 
-def _one_policy(self: Any, _old: Any) -> bool:
+def _one_policy(self: Any) -> bool:
     return sum(name in self for name in ("torch", "mpi", "jax", "xgboost", "flux")) <= 1
 
 
-def _nodes_or_elastic(self: Any, _old: Any) -> bool:
+def _nodes_or_elastic(self: Any) -> bool:
     return not ("numNodes" in self and "torch" in self and "elasticPolicy" in self["torch"])
 
 
-def _positive(self: Any, _old: Any) -> bool:
+def _positive(self: Any) -> bool:
     return bool(self >= 1)
 
 
-def _no_node(self: Any, _old: Any) -> bool:
+def _no_node(self: Any) -> bool:
     return "node" not in self
 
 
-def _positive_or_word(self: Any, _old: Any) -> bool:
+def _positive_or_word(self: Any) -> bool:
     if type(self) is not str:
         return bool(self > 0)
     if self not in {"auto", "cpu", "gpu"}:
@@ -99,7 +100,7 @@ def _positive_or_word(self: Any, _old: Any) -> bool:
     return True
 
 
-def _order_or_depends_on(self: Any, _old: Any) -> bool:
+def _order_or_depends_on(self: Any) -> bool:
     if self.get("startupPolicy", {}).get("startupPolicyOrder") != "InOrder":
         return True
     if "replicatedJobs" not in self:
@@ -107,7 +108,7 @@ def _order_or_depends_on(self: Any, _old: Any) -> bool:
     return not any("dependsOn" in job for job in self["replicatedJobs"])
 
 
-def _no_claim_namespace(self: Any, _old: Any) -> bool:
+def _no_claim_namespace(self: Any) -> bool:
     if "templates" not in self:
         raise NoSuchKey("templates")
     if any(template.get("metadata", {}).get("namespace") for template in self["templates"]):
@@ -117,12 +118,12 @@ def _no_claim_namespace(self: Any, _old: Any) -> bool:
     return True
 
 
-def _has_last_updated_time(self: Any, _old: Any) -> bool:
+def _has_last_updated_time(self: Any) -> bool:
     return "lastUpdatedTime" in self
 
 
 UNCHANGED: Final = "self == oldSelf"
-RULES: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+RULES: Final[Mapping[str, Callable[[Any], bool]]] = {
     UNCHANGED: _unchanged,
     "size(self.metadata.name) <= 63": _name_is_short,
     "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')": _name_is_label,
@@ -150,13 +151,15 @@ def breaches(root: Node, obj: Mapping[str, Any], old: Mapping[str, Any] | None) 
     # The rules of the root are about the name, which is where we say so; the API server names no field.
     path = Path("metadata", "name" if meta.get("name") else "generateName")
     for rule in root.rules:
-        if path[-1] in meta and not RULES[rule.rule](obj, old):
+        if path[-1] in meta and not RULES[rule.rule](obj):
             walk.add(ErrorType.INVALID, path, meta.get(path[-1]), rule.message)
-    before = old or {}
-    for name, node in root.properties.items():
-        if node.has_rules and name in obj:
-            walk.visit(node, obj[name], Path(name), before.get(name, ABSENT))
+    for place in below((root, obj, Path(), ABSENT if old is None else old), _has_rules):
+        walk.visit(place)
     return walk.errors
+
+
+def _has_rules(node: Node) -> bool:
+    return node.has_rules
 
 
 class _Walk:
@@ -168,31 +171,20 @@ class _Walk:
             error = RuleError if type(value) in {dict, list} else FieldError
             self.errors.append(error(type=kind, path=path, value=value, detail=detail))
 
-    def visit(self, node: Node, value: Any, path: Path, old: Any) -> None:
+    def visit(self, place: Place) -> None:
+        node, value, path, old = place
         if len(self.errors) >= MOST_ERRORS or (old is not ABSENT and same(node, value, old)):
             return
         for rule in node.rules:
             if rule.rule != UNCHANGED or old is not ABSENT:
-                self._apply(rule, node, value, path, old)
-        if type(value) is list and node.items is not None and node.items.has_rules:
-            before = correlate(node, old)
-            for i, item in enumerate(value):
-                self.visit(
-                    node.items, item, path.index(i), before.get(list_key(node, item), ABSENT)
-                )
-        elif type(value) is dict:
-            before = old if type(old) is dict else {}
-            if node.values is not None and node.values.has_rules:
-                for name, item in value.items():
-                    self.visit(node.values, item, path.key(cut(name)), before.get(name, ABSENT))
-            for name, sub in node.properties.items():
-                if sub.has_rules and name in value:
-                    self.visit(sub, value[name], path.child(name), before.get(name, ABSENT))
+                self._apply(rule, node, value, path)
+        for sub in below(place, _has_rules):
+            self.visit(sub)
 
-    def _apply(self, rule: Rule, node: Node, value: Any, path: Path, old: Any) -> None:
-        shown: Any = "" if node.type == "x" else OPEN_API_TYPES[node.type]
+    def _apply(self, rule: Rule, node: Node, value: Any, path: Path) -> None:
+        shown: Any = "" if node.kind == "x" else OPEN_API_TYPES[node.kind]
         try:
-            if not RULES[rule.rule](value, old):
+            if not RULES[rule.rule](value):
                 self.add(ErrorType.INVALID, path, value, rule.message)
         except NoSuchKey as e:
             self.add(

@@ -21,13 +21,14 @@ from typing import Any, Final
 from plugins.framework import field
 from plugins.framework.field import FieldError, Path
 from plugins.framework.schema.node import OPEN_API_TYPES, Node
-from plugins.framework.schema.shape import LONGEST_NAME, META_FIELDS
+from plugins.framework.schema.shape import META_FIELDS
+from plugins.framework.schema.walk import ABSENT, correlate, cut, list_key, same
 
 MOST_ERRORS: Final = 256
 """Findings after which an object is wrong enough."""
-ABSENT: Final[Any] = object()
-"""Stands for an old value where there is none to compare with; ``None`` is a value."""
-
+MOST_VALUES: Final = 500_000
+"""Values looked at before an object counts as too large. etcd takes 1.5 MiB, which is a third of that at most;
+twice as many take a second."""
 _JSON_TYPES: Final[Mapping[type, str]] = {
     dict: "object",
     list: "array",
@@ -62,21 +63,18 @@ def json_type(value: Any) -> str:
 
 
 def is_integer(value: float, bits: int) -> bool:
-    """Whether it is an int of so many bits. (``value in range(...)`` would count its way to a float.)"""
+    """Whether it is an int of so many bits; ``value in range(...)`` would count its way to a float."""
     return type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1
-
-
-def cut(name: str) -> str:
-    """A field's name as far as a message shows it."""
-    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "..."
 
 
 class Checker:
     """One walk over one object; ``errors`` grows to at most ``MOST_ERRORS``."""
 
-    def __init__(self) -> None:
-        """Start without findings."""
+    def __init__(self, *, strict: bool = False) -> None:
+        """Start without findings. ``strict`` also finds what passes there and does not fit a Go type."""
+        self._strict = strict
         self.errors: list[FieldError] = []
+        self._left = MOST_VALUES
 
     def check_root(self, root: Node, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
         """Check a whole object, apart from ``apiVersion``, ``kind`` and ``metadata``, which no CRD describes."""
@@ -87,13 +85,17 @@ class Checker:
         for name, node in root.properties.items():
             if name in obj and name not in META_FIELDS:
                 self.check(node, obj[name], Path(name), before.get(name, ABSENT))
+        if self._left <= 0 and len(self.errors) < MOST_ERRORS:
+            words = f"too large to be checked: must have at most {MOST_VALUES} values"
+            self.errors.append(field.internal("", words))
 
     def check(self, node: Node, value: Any, path: Path, old: Any = ABSENT) -> None:
         """Check ``value`` and all below it, except where ``old`` holds the same."""
-        if len(self.errors) >= MOST_ERRORS or (old is not ABSENT and same(node, value, old)):
+        if self._left <= 0 or (old is not ABSENT and same(node, value, old)):
             return
+        self._left -= 1
         found = json_type(value)
-        if found not in _FITTING[node.type]:
+        if found not in _FITTING[node.kind]:
             self._wrong_type(node, value, path, found)
         if found == "string":
             self._string(node, value, path)
@@ -110,13 +112,15 @@ class Checker:
     def _add(self, error: FieldError) -> None:
         if len(self.errors) < MOST_ERRORS:
             self.errors.append(error)
+        else:
+            self._left = 0
 
     def _wrong_type(self, node: Node, value: Any, path: Path, found: str) -> None:
         if node.nullable and value is None:
             return
-        wanted, shown = OPEN_API_TYPES[node.type], found
+        wanted, shown = OPEN_API_TYPES[node.kind], found
         if node.format and found not in {"string", "null"}:
-            if found == "array" and node.type == "s":
+            if found == "array" and node.kind == "s" and not self._strict:
                 return  # kube-openapi lets a list pass for a formatted string; the Trainer's decoder does not
             if found != "array":
                 # With a format it compares formats, and names the value's own.
@@ -140,8 +144,8 @@ class Checker:
             words = f'{path} in body must be of type date-time: "{field.escape(shown)}"'
             self._add(field.type_invalid(path, value, words))
 
-    def _number(self, node: Node, value: int | float, path: Path) -> None:
-        if node.type == "i" and not is_integer(value, 32 if node.format == "int32" else 64):
+    def _number(self, node: Node, value: float, path: Path) -> None:
+        if node.kind == "i" and not is_integer(value, 32 if node.format == "int32" else 64):
             words = f"Checked value must be of type integer with format {node.format or 'int64'}"
             self._add(field.invalid(path, value, f"{words} in {path}"))
         if node.maximum is not None and value > node.maximum:
@@ -153,16 +157,22 @@ class Checker:
 
     def _list(self, node: Node, value: list[Any], path: Path, old: Any) -> None:
         if node.items is not None:
-            before = correlate(node, old)
-            for i, item in enumerate(value):
-                self.check(
-                    node.items, item, path.index(i), before.get(list_key(node, item), ABSENT)
-                )
+            self._items(node, node.items, value, path, old)
         if node.min_items is not None and len(value) < node.min_items:
             words = f"should have at least {node.min_items} items"
             self._add(field.invalid(path, len(value), f"{path} in body {words}"))
         if node.max_items is not None and len(value) > node.max_items:
             self._add(field.too_many(path, len(value), node.max_items))
+
+    def _items(self, node: Node, items: Node, value: list[Any], path: Path, old: Any) -> None:
+        before = correlate(node, old)
+        for i, item in enumerate(value):
+            if items.plain is type(item):
+                continue
+            if self._left <= 0:
+                break
+            was = before.get(list_key(node, item), ABSENT) if before else ABSENT
+            self.check(items, item, path.index(i), was)
 
     def _object(self, node: Node, value: dict[str, Any], path: Path, old: Any) -> None:
         before = old if type(old) is dict else {}
@@ -171,9 +181,13 @@ class Checker:
             self._add(field.invalid(path, len(value), f"{path} in body {words}"))
         if node.values is not None:
             for name, item in value.items():
+                if node.values.plain is type(item):
+                    continue
+                if self._left <= 0:
+                    break
                 self.check(node.values, item, path.child(cut(name)), before.get(name, ABSENT))
         for name, sub in node.properties.items():
-            if name in value:
+            if name in value and sub.plain is not type(value[name]):
                 self.check(sub, value[name], path.child(name), before.get(name, ABSENT))
         for name in node.required:
             if name not in value:
@@ -195,51 +209,3 @@ def _is_date_time(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def list_key(node: Node, item: Any) -> tuple[Any, ...] | None:
-    """What identifies an item of a list-map (``pkg/cel/common/maplist.go``); None if nothing does."""
-    if not node.list_keys or type(item) is not dict:
-        return None
-    key = tuple((name, type(item.get(name)), item.get(name)) for name in node.list_keys)
-    if any(kind not in {str, int, float, bool} for _, kind, _ in key):
-        return None
-    return key
-
-
-def correlate(node: Node, old: Any) -> dict[Any, Any]:
-    """The old items of a list-map by their keys; the first of equal keys counts."""
-    if not node.list_keys or type(old) is not list:
-        return {}
-    found: dict[Any, Any] = {}
-    for item in old:
-        key = list_key(node, item)
-        if key is not None:
-            found.setdefault(key, item)
-    return found
-
-
-def same(node: Node | None, new: Any, old: Any) -> bool:
-    """Whether two values are equal as the API server compares them: list-maps without regard to order.
-
-    Python's ``True == 1`` and ``1 == 1.0`` are told apart.
-    """
-    if type(new) is not type(old):
-        return False
-    if type(new) is dict:
-        return len(new) == len(old) and all(
-            name in old and same(_below(node, name), item, old[name]) for name, item in new.items()
-        )
-    if type(new) is not list:
-        return bool(new == old)
-    if len(new) != len(old):
-        return False
-    items = None if node is None else node.items
-    if node is not None and node.list_keys:
-        before = correlate(node, old)
-        return all(same(items, item, before.get(list_key(node, item), ABSENT)) for item in new)
-    return all(same(items, item, other) for item, other in zip(new, old, strict=True))
-
-
-def _below(node: Node | None, name: str) -> Node | None:
-    return None if node is None else node.properties.get(name) or node.values

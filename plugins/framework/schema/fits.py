@@ -32,12 +32,12 @@ def _compile(node: Node, known: dict[int, Fits]) -> Fits:
 
 
 def _make(node: Node, known: dict[int, Fits]) -> Fits:
-    match node.type:
+    match node.kind:
         case "o" if node.values is not None:
             return _map(node.values, known)
         case "o":
             types = {
-                n: _SCALARS[sub.type] for n, sub in node.properties.items() if sub.type in _SCALARS
+                n: _SCALARS[sub.kind] for n, sub in node.properties.items() if sub.kind in _SCALARS
             }
             subs = {n: _compile(sub, known) for n, sub in node.properties.items() if n not in types}
             return _object(types, subs)
@@ -75,7 +75,7 @@ def _object(types: Mapping[str, type], subs: Mapping[str, Fits]) -> Fits:
 
 
 def _map(values: Node, known: dict[int, Fits]) -> Fits:
-    wanted = _SCALARS.get(values.type)
+    wanted = _SCALARS.get(values.kind)
     if wanted is not None:
 
         def fits_scalars(value: Any) -> bool:
@@ -93,7 +93,7 @@ def _map(values: Node, known: dict[int, Fits]) -> Fits:
 def _list(items: Node | None, known: dict[int, Fits]) -> Fits:
     if items is None:
         return lambda value: type(value) is list
-    wanted = _SCALARS.get(items.type)
+    wanted = _SCALARS.get(items.kind)
     if wanted is not None:
 
         def fits_scalars(value: Any) -> bool:

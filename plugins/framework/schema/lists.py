@@ -8,33 +8,30 @@ import orjson
 
 from plugins.framework import field
 from plugins.framework.field import FieldError, Path
-from plugins.framework.schema.check import MOST_ERRORS, cut
+from plugins.framework.schema.check import MOST_ERRORS
 from plugins.framework.schema.node import Node
+from plugins.framework.schema.walk import ABSENT, Place, below
 
 
-def duplicates(node: Node, value: Any, path: Path) -> list[FieldError]:
-    """All breaches in ``value`` and below it, each repeated key once, at the place where it comes again."""
+def duplicates(node: Node, value: Any) -> list[FieldError]:
+    """All breaches in an object, each repeated key once, at the place where it comes again."""
     errors: list[FieldError] = []
-    _walk(node, value, path, errors)
+    _walk((node, value, Path(), ABSENT), errors)
     return errors
 
 
-def _walk(node: Node, value: Any, path: Path, errors: list[FieldError]) -> None:
-    if not node.has_lists or len(errors) >= MOST_ERRORS:
+def _walk(place: Place, errors: list[FieldError]) -> None:
+    if len(errors) >= MOST_ERRORS:
         return
-    if type(value) is list:
-        if node.list_keys is not None:
-            errors.extend(_list_map(node, value, path) if node.list_keys else _set(value, path))
-        if node.items is not None and node.items.has_lists:
-            for i, item in enumerate(value):
-                _walk(node.items, item, path.index(i), errors)
-    elif type(value) is dict:
-        if node.values is not None and node.values.has_lists:
-            for name, item in value.items():
-                _walk(node.values, item, path.key(cut(name)), errors)
-        for name, sub in node.properties.items():
-            if sub.has_lists and name in value:
-                _walk(sub, value[name], path.child(name), errors)
+    node, value, path, _ = place
+    if type(value) is list and node.list_keys is not None:
+        errors.extend(_list_map(node, value, path) if node.list_keys else _set(value, path))
+    for sub in below(place, _has_lists):
+        _walk(sub, errors)
+
+
+def _has_lists(node: Node) -> bool:
+    return node.has_lists
 
 
 def _list_map(node: Node, value: list[Any], path: Path) -> list[FieldError]:

@@ -13,8 +13,16 @@ from typing import Any, Final
 
 from plugins.framework import field
 from plugins.framework.field import FieldError, Path
-from plugins.framework.schema.check import MOST_ERRORS, cut, json_type
+from plugins.framework.schema.check import MOST_ERRORS, json_type
 from plugins.framework.schema.shape import MOST_PRUNED, as_int
+from plugins.framework.schema.syntax import (
+    not_label_1123,
+    not_label_value,
+    not_qualified_name,
+    not_subdomain,
+    size,
+)
+from plugins.framework.schema.walk import cut
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes of all annotations, keys and values together (``TotalAnnotationSizeLimitB``)."""
@@ -64,22 +72,10 @@ _OWNER: Final[Mapping[str, str]] = {
     "blockOwnerDeletion": "bool",
 }
 
-# For ``fits``; a time is a string there.
-_STRINGS: Final = frozenset(name for name, kind in _FIELDS.items() if kind in {"string", "time"})
-_MAPS: Final = frozenset({"labels", "annotations"})
-_INTS: Final = frozenset(name for name, kind in _FIELDS.items() if kind == "int64")
-_LISTS: Final[Mapping[str, type]] = {"finalizers": str, "ownerReferences": dict}
-
 _RFC3339: Final = re.compile(
     r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d([.,]\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)\Z",
     re.ASCII,
 )
-_LABEL_1123: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN: Final = rf"{_LABEL_1123}(\.{_LABEL_1123})*"
-_NAME_PART: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_LABEL_1123_RE: Final = re.compile(rf"{_LABEL_1123}\Z")
-_SUBDOMAIN_RE: Final = re.compile(rf"{_SUBDOMAIN}\Z")
-_NAME_PART_RE: Final = re.compile(rf"{_NAME_PART}\Z")
 
 
 def coerce(raw: Any, pruned: list[str]) -> tuple[dict[str, Any], list[FieldError]]:
@@ -191,19 +187,18 @@ def check_create(meta: Mapping[str, Any], *, namespaced: bool) -> list[FieldErro
         # A name generated from a prefix that ends in a dash does not end in one.
         masked = prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
         errors += [
-            field.invalid(_PATH.child("generateName"), prefix, m) for m in _not_subdomain(masked)
+            field.invalid(_PATH.child("generateName"), prefix, m) for m in not_subdomain(masked)
         ]
     if "name" in meta:
         errors += [
-            field.invalid(_PATH.child("name"), meta["name"], m)
-            for m in _not_subdomain(meta["name"])
+            field.invalid(_PATH.child("name"), meta["name"], m) for m in not_subdomain(meta["name"])
         ]
     elif not prefix:
         errors.append(field.required(_PATH.child("name"), "name or generateName is required"))
     if namespaced and "namespace" in meta:
         where = _PATH.child("namespace")
         errors += [
-            field.invalid(where, meta["namespace"], m) for m in _not_label_1123(meta["namespace"])
+            field.invalid(where, meta["namespace"], m) for m in not_label_1123(meta["namespace"])
         ]
     return errors + _check_common(meta) + _check_finalizers(meta.get("finalizers", []))
 
@@ -231,8 +226,11 @@ def check_update(meta: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldE
         "deletionGracePeriodSeconds": "deletionGracePeriodSeconds" in meta
         and meta["deletionGracePeriodSeconds"] != old.get("deletionGracePeriodSeconds"),
     }
-    for name in (name for name, is_changed in changed.items() if is_changed):
-        errors.append(field.invalid(_PATH.child(name), meta.get(name, ""), "field is immutable"))
+    errors += [
+        field.invalid(_PATH.child(name), meta.get(name, ""), "field is immutable")
+        for name, is_changed in changed.items()
+        if is_changed
+    ]
     return errors + _check_common(meta)
 
 
@@ -254,8 +252,8 @@ def _check_common(meta: Mapping[str, Any]) -> list[FieldError]:
         ]
         if len(errors) >= MOST_ERRORS:
             return errors
-    size = sum(_bytes(key) + _bytes(value) for key, value in meta.get("annotations", {}).items())
-    if size > ANNOTATIONS_LIMIT:
+    total = sum(size(key) + size(value) for key, value in meta.get("annotations", {}).items())
+    if total > ANNOTATIONS_LIMIT:
         errors.append(field.too_long(annotations, "", ANNOTATIONS_LIMIT))
     return errors + _check_owners(meta.get("ownerReferences", []))
 
@@ -303,79 +301,17 @@ def _check_finalizers(finalizers: list[str]) -> list[FieldError]:
     return errors
 
 
-def not_qualified_name(value: str) -> list[str]:
-    """Why this is no label key, empty if it is one (``content.IsLabelKey``)."""
-    prefix, slash, name = value.rpartition("/")
-    words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
-    example = f"{words} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_PART}')"
-    if "/" in prefix:
-        return [
-            f"a valid label key {example} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    messages: list[str] = []
-    if slash and not prefix:
-        messages.append("prefix part must be non-empty")
-    elif prefix:
-        messages += [f"prefix part {message}" for message in _not_subdomain(prefix, unit="bytes")]
-    if not name:
-        messages.append("name part must be non-empty")
-    elif _bytes(name) > 63:
-        messages.append("name part must be no more than 63 bytes")
-    if not _NAME_PART_RE.match(name):
-        messages.append(f"name part {example}")
-    return messages
-
-
-def not_label_value(value: str) -> list[str]:
-    """Why this is no value of a label, empty if it is one (``content.IsLabelValue``)."""
-    messages = []
-    if _bytes(value) > 63:
-        messages.append("must be no more than 63 bytes")
-    if value and not _NAME_PART_RE.match(value):
-        messages.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-            "and must start and end with an alphanumeric character "
-            f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '({_NAME_PART})?')"
-        )
-    return messages
-
-
-def _not_subdomain(value: str, *, unit: str = "characters") -> list[str]:
-    # It counts bytes in both places, and says so in one (util/validation and api/validate/content).
-    messages = []
-    if _bytes(value) > 253:
-        messages.append(f"must be no more than 253 {unit}")
-    if not _SUBDOMAIN_RE.match(value):
-        messages.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-            "and must start and end with an alphanumeric character "
-            f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-        )
-    return messages
-
-
-def _not_label_1123(value: str) -> list[str]:
-    messages = []
-    if _bytes(value) > 63:
-        messages.append("must be no more than 63 characters")
-    if _LABEL_1123_RE.match(value):
-        return messages
-    if _SUBDOMAIN_RE.match(value):
-        return [*messages, "must not contain dots"]
-    return [
-        *messages,
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
-        "and end with an alphanumeric character "
-        f"(e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_1123}')",
-    ]
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def check_types(raw: Any) -> list[FieldError]:
+    """What is wrong with the types of ``metadata``; never empty where it does not fit."""
+    _, errors = coerce(raw, [])
+    if not errors and not fits(raw):
+        # Nulls: Go reads them as empty, and the API server hands none on.
+        errors.append(field.invalid(_PATH, raw, "must hold no null"))
+    return errors
 
 
 def fits(raw: Any) -> bool:
-    """Whether the parts of ``metadata`` that are read have their types; ``managedFields`` is not looked at."""
+    """Whether all of ``metadata`` has its types; ``managedFields`` is not looked at."""
     if type(raw) is not dict:
         return False
     for name, value in raw.items():
@@ -386,8 +322,28 @@ def fits(raw: Any) -> bool:
             if type(value) is not dict or not all(type(item) is str for item in value.values()):
                 return False
         elif (name in _INTS and type(value) is not int) or (
-            name in _LISTS
-            and not (type(value) is list and all(type(item) is _LISTS[name] for item in value))
+            name in _LISTS and not (type(value) is list and all(map(_LISTS[name], value)))
         ):
             return False
     return True
+
+
+def _owner_fits(raw: Any) -> bool:
+    return type(raw) is dict and all(
+        name not in _OWNER or type(value) is (bool if _OWNER[name] == "bool" else str)
+        for name, value in raw.items()
+    )
+
+
+def _is_text(raw: Any) -> bool:
+    return type(raw) is str
+
+
+# For ``fits``; a time is a string there.
+_STRINGS: Final = frozenset(name for name, kind in _FIELDS.items() if kind in {"string", "time"})
+_MAPS: Final = frozenset({"labels", "annotations"})
+_INTS: Final = frozenset(name for name, kind in _FIELDS.items() if kind == "int64")
+_LISTS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "finalizers": _is_text,
+    "ownerReferences": _owner_fits,
+}

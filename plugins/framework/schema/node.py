@@ -35,6 +35,8 @@ OPEN_API_TYPES: Final = {
     "b": "boolean",
     "x": "integer,string",
 }
+_PLAIN: Final[Mapping[str, type]] = {"s": str, "b": bool}
+_BOUNDS: Final = frozenset({"n", "m", "f", "lmin", "lmax"})
 
 
 class Rule(NamedTuple):
@@ -52,7 +54,8 @@ class Node:
     can be a key.
     """
 
-    type: str
+    kind: str
+    """One of the letters of ``t``."""
     properties: dict[str, Node] = field(default_factory=dict)
     values: Node | None = None
     items: Node | None = None
@@ -75,6 +78,8 @@ class Node:
     max_items: int | None = None
     min_properties: int | None = None
     rules: tuple[Rule, ...] = ()
+    plain: type | None = None
+    """The Python type of values that need no further look: a string or a bool without bounds."""
     defaulted: tuple[tuple[str, Node], ...] = ()
     """The properties that have a default."""
     has_rules: bool = False
@@ -95,12 +100,13 @@ def read_nodes(raw: Sequence[Mapping[str, Any]], rules: Sequence[Sequence[str]])
         pattern = entry.get("m", "")
         if pattern and pattern not in patterns:
             patterns[pattern] = re.compile(_to_python(pattern))
+        plain = _PLAIN.get(entry["t"]) if not entry.keys() & _BOUNDS else None
         own_rules = tuple(known[number] for number in entry.get("v", ()))
         keys = entry.get("k")
         children = [*properties.values(), *(n for n in (values, items) if n is not None)]
         nodes.append(
             Node(
-                type=entry["t"],
+                kind=entry["t"],
                 properties=properties,
                 values=values,
                 items=items,
@@ -122,6 +128,7 @@ def read_nodes(raw: Sequence[Mapping[str, Any]], rules: Sequence[Sequence[str]])
                 max_items=entry.get("imax"),
                 min_properties=entry.get("pmin"),
                 rules=own_rules,
+                plain=plain,
                 defaulted=tuple(
                     (name, node) for name, node in properties.items() if node.has_default
                 ),

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plugins.framework.schema.node import Node
+from plugins.framework.schema.walk import cut
 
 MOST_PRUNED: Final = 256
 """How many pruned fields are reported. An object with more is not one that somebody wrote."""
-LONGEST_NAME: Final = 256
-"""Characters of a field's name that a path shows."""
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
+_NOT_PLAIN: Final = frozenset({dict, list, float})
 _LARGEST_INTEGRAL: Final = 1e21
 """From here on Go prints a float with an exponent, so that it does not come back as an integer."""
 
@@ -38,7 +38,10 @@ class Shaper:
             return self._object(node, value, path)
         if type(value) is list:
             items = None if node is None else node.items
-            return [self._value(items, item, f"{path}[{i}]") for i, item in enumerate(value)]
+            return [
+                self._value(items, item, f"{path}[{i}]") if type(item) in _NOT_PLAIN else item
+                for i, item in enumerate(value)
+            ]
         return as_int(value) if type(value) is float else value
 
     def _object(self, node: Node | None, value: dict[str, Any], path: str) -> dict[str, Any]:
@@ -53,8 +56,10 @@ class Shaper:
                     out[name] = item
                 else:
                     self._record(path, name)
-            elif item is not None or sub.nullable:
+            elif type(item) in _NOT_PLAIN:
                 out[name] = self._value(sub, item, _join(path, name))
+            elif item is not None or sub.nullable:
+                out[name] = item
         for name, sub in node.defaulted:
             if name not in out:
                 out[name] = self._value(sub, sub.default, _join(path, name))
@@ -77,5 +82,4 @@ def as_int(value: float) -> int | float:
 
 
 def _join(path: str, name: str) -> str:
-    short = name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "..."
-    return f"{path}.{short}" if path else short
+    return f"{path}.{cut(name)}" if path else cut(name)
