@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from types import MappingProxyType
@@ -60,9 +61,11 @@ Decide: TypeAlias = Callable[..., Awaitable["Answer"]]
 class Reviewer(Protocol):
     """What decides. It answers every review, its own faults included, and raises BadReview only."""
 
+    @abstractmethod
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Complete the object, or refuse it."""
 
+    @abstractmethod
     async def validate(self, body: bytes, *, deadline: float) -> Answer:
         """Judge the object as it will be stored."""
 

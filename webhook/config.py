@@ -37,6 +37,9 @@ class ServeOptions:
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"
 
+    poll_seconds: float = 1.0
+    """How often to look whether the folder has changed."""
+
     drain_seconds: float = 2.0
     """How long after SIGTERM to go on answering, each time with ``Connection: close``, before we stop
     listening. API servers keep using open connections to a pod that is leaving (kubernetes#127335)."""

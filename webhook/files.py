@@ -42,6 +42,7 @@ class Identity(NamedTuple):
 class Inputs:
     """What a file holds: its documents in order, and what in it could not be read."""
 
+    source: str
     documents: list[Document] = field(default_factory=list)
     broken: list[BadInput] = field(default_factory=list)
 
@@ -59,8 +60,8 @@ def read_inputs(path: str, stdin: IO[bytes]) -> Inputs:
         data = stdin.read(MAX_BYTES + 1) if path == STDIN else _read(Path(path))
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}") from error
-    inputs = Inputs()
-    for item in read_each(data, source):
+    inputs = Inputs(source)
+    for item in read_each(data, source, with_lines=True):
         if isinstance(item, BadInput):
             inputs.broken.append(item)
         else:

@@ -152,7 +152,8 @@ def _as_text(_logger: Any, _method: str, event: Event) -> bytes:
     event.pop("logger")
     # Said by namespace and name already.
     event.pop("object", None)
-    fields = (f"{key}={_quoted(value)}" for key, value in event.items() if value not in ("", False))
+    said = ((key, value) for key, value in event.items() if value != "" and value is not False)
+    fields = (f"{key}={_quoted(value)}" for key, value in said)
     return " ".join((head, *fields)).encode("utf-8", "replace")
 
 

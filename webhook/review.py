@@ -117,18 +117,37 @@ class Reviewer:
     ) -> Verdict:
         """Judge one request; a fault becomes an allowed answer that says what failed."""
         try:
-            return Verdict(request=request, result=await self._dispatch(phase, request, deadline))
+            verdict = Verdict(
+                request=request, result=await self._dispatch(phase, request, deadline)
+            )
         except DeadlineExceeded as error:
             return _gave_up(request, str(error))
         except StationmasterError as error:
-            return _gave_up(request, str(error))
+            verdict = _gave_up(request, str(error))
         except Exception as error:  # noqa: BLE001  # the API server must get an answer whatever happens
-            return _gave_up(request, f"an internal fault ({type(error).__name__})")
+            verdict = _gave_up(request, f"an internal fault ({type(error).__name__})")
+        if verdict.error or verdict.result.faults:
+            return self._misshapen(request) or verdict
+        return verdict
+
+    def _misshapen(self, request: AdmissionRequest) -> Verdict | None:
+        """Where something failed: the refusal of an object that no API server would have sent.
+
+        Looked for only then, since whatever comes to the validating call has passed the schema.
+        """
+        kind = _kind_of(request)
+        if kind is None or request.object is None:
+            return None
+        line = self._line_of(request)
+        errors = schema.load(line.name).check(kind, request.object, request.old_object)
+        if not errors:
+            return None
+        return Verdict(request=request, result=Result(findings=Findings(errors=errors)))
 
     async def _dispatch(
         self, phase: Phase, request: AdmissionRequest, deadline: float | None
     ) -> Result:
-        kind = _RESOURCES.get(request.resource) if request.group == names.GROUP else None
+        kind = _kind_of(request)
         raw = request.object
         if (
             kind is None
@@ -140,7 +159,7 @@ class Reviewer:
         ctx = self._context(request, deadline)
         if phase == "mutate" and not shape_of(ctx.line.name, kind)(raw):
             # Before the validating call the API server has checked the schema; before this one it has not.
-            errors = schema.load(ctx.line.name).check(kind, raw)
+            errors = schema.load(ctx.line.name).check(kind, raw, request.old_object)
             if errors:
                 return Result(findings=Findings(errors=errors))
         if kind == names.TRAIN_JOB:
@@ -162,17 +181,23 @@ class Reviewer:
 
     def _context(self, request: AdmissionRequest, deadline: float | None) -> Context:
         cluster = self._source()
-        line = (
-            self._line or cluster.crd_line or lines.of_job(values.obj(request.object).get("spec"))
-        )
         return Context(
             request=request,
             cluster=cluster,
-            line=line,
+            line=self._line_of(request, cluster),
             namespace=request.namespace,
             clock=self._clock,
             deadline=deadline,
         )
+
+    def _line_of(self, request: AdmissionRequest, cluster: Snapshot | None = None) -> Line:
+        shown = (cluster or self._source()).crd_line
+        return self._line or shown or lines.of_job(values.obj(request.object).get("spec"))
+
+
+def _kind_of(request: AdmissionRequest) -> str | None:
+    """Which of our kinds a request is about; None for any other."""
+    return _RESOURCES.get(request.resource) if request.group == names.GROUP else None
 
 
 _shapes: dict[tuple[str, str], Callable[[object], bool]] = {}
@@ -209,7 +234,7 @@ def request_of(review: Any) -> AdmissionRequest:
         or review.get("kind") != KIND
         or review.get("apiVersion") != API_VERSION
     ):
-        raise BadReview(f"the body must be a {API_VERSION} {KIND}")
+        raise BadReview(f"the body must be an {API_VERSION} {KIND}")
     request = review.get("request")
     if type(request) is not dict:
         raise BadReview("the review has no request")
@@ -217,13 +242,14 @@ def request_of(review: Any) -> AdmissionRequest:
     if type(uid) is not str or not uid:
         raise BadReview("the review's request has no uid")
     kind, resource = values.obj(request.get("kind")), values.obj(request.get("resource"))
+    resource_name = values.text(resource.get("resource"))
     raw, old = request.get("object"), request.get("oldObject")
     return AdmissionRequest(
         uid=uid,
         operation=values.text(request.get("operation")),
         group=values.text(resource.get("group")),
-        resource=values.text(resource.get("resource")),
-        kind=values.text(kind.get("kind")),
+        resource=resource_name,
+        kind=values.text(kind.get("kind")) or _RESOURCES.get(resource_name, "object"),
         subresource=values.text(request.get("subResource")),
         namespace=values.text(request.get("namespace")),
         name=values.text(request.get("name")) or _name_of(raw) or _name_of(old),
@@ -303,7 +329,8 @@ def status_of(request: AdmissionRequest, errors: Sequence[FieldError]) -> dict[s
     }
     if request.name:
         details["name"] = request.name
-    subject = f'{request.kind} "{field.escape(request.name)}"' if request.name else request.kind
+    kind = field.escape(request.kind)
+    subject = f'{kind} "{field.escape(request.name)}"' if request.name else kind
     if not invalid:
         text = "\n".join(texts)
         return {

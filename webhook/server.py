@@ -15,6 +15,7 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from email.utils import formatdate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -43,6 +44,8 @@ connections for each of our two paths, so this is enough for sixteen of them."""
 
 BACKLOG: Final = 1024
 """All API servers connect anew at once when a ``caBundle`` changes, and a handshake takes 2 ms."""
+
+PROBE_IDLE_SECONDS: Final = 15.0
 
 SWEEP_SECONDS: Final = 1.0
 
@@ -78,6 +81,7 @@ class Server:
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._shaking: set[asyncio.Task[None]] = set()
+        self._hurry = asyncio.Event()
 
     @property
     def is_draining(self) -> bool:
@@ -128,16 +132,28 @@ class Server:
         (aio-libs/aiohttp#1221). ``seconds`` 0 skips the waiting, for a person at a terminal.
         """
         self._manager.is_draining = True
-        await asyncio.sleep(seconds)
-        self._stop_listening()
+        await self._pause(seconds)
+        await self._stop_listening()
         if seconds:
-            await asyncio.sleep(AFTER_CLOSING_SECONDS)
+            await self._pause(AFTER_CLOSING_SECONDS)
         await self._finish()
         await self._close()
 
-    def _stop_listening(self) -> None:
-        for task in self._tasks:
+    def hurry(self) -> None:
+        """Skip the waiting of ``drain``."""
+        self._hurry.set()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+
+    async def _stop_listening(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        # First they let go of the sockets: the loop would mistake the next file for a closed one.
+        await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self._sockets:
             listener.close()
 
@@ -201,6 +217,27 @@ class Server:
             self.sweep()
 
 
+class PlainServer:
+    """The port without TLS: for probes and metrics, which tell nothing of anybody's objects."""
+
+    def __init__(self, handler: Handler) -> None:
+        """Prepare to hand requests to ``handler``; must be called on the running loop."""
+        self._manager = web.Server(handler, access_log=None, keepalive_timeout=PROBE_IDLE_SECONDS)
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self, sockets: list[socket.socket]) -> None:
+        """Accept connections from these listening sockets."""
+        loop = asyncio.get_running_loop()
+        self._servers = [await loop.create_server(self._manager, sock=s) for s in sockets]
+
+    def close(self) -> None:
+        """Stop at once: nobody loses anything."""
+        for listener in self._servers:
+            listener.close()
+        for connection in self._manager.connections:
+            connection.force_close()
+
+
 def _spawn(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
     """Start ``work``, and hold on to it: the loop itself keeps tasks by weak references only."""
     task = asyncio.create_task(work)
@@ -214,7 +251,7 @@ def listen(address: Address) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, kind, proto, _, where in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             listener = socket.socket(family, kind, proto)
             sockets.append(listener)
@@ -370,6 +407,6 @@ def _why(exc: OSError) -> str:
         return "plain_http"
     if "UNKNOWN_CA" in reason or "CERTIFICATE" in reason:
         return "untrusted"
-    if "VERSION" in reason or "PROTOCOL" in reason or "CIPHER" in reason:
+    if "PROTOCOL" in reason or "CIPHER" in reason:
         return "no_common_protocol"
-    return "not_tls"
+    return "not_tls"  # "wrong version number" is what OpenSSL says of any other bytes

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 class Examples(click.Command):
     """Adds a section of examples, a comment and a command line each, with the program's own name."""
 
-    def __init__(self, *args: Any, examples: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, examples: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
         """Take the examples as what they are for, and the words behind the program's name."""
         super().__init__(*args, **kwargs)
         self.examples = examples or {}

@@ -4,59 +4,109 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from plugins.framework.api import names
 from plugins.framework.errors import ConfigError
-from plugins.framework.field import escape, show
-from webhook.cli.report import UNUSABLE, subject_of
-from webhook.files import identity_of, kind_of, read_inputs
+from plugins.framework.field import show
+from webhook.files import identity_of, kind_of, read_inputs, title_of
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report
     from webhook.files import Identity
     from webhook.yamlio import Document
 
-TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
-ADMISSION: Final = "admission.k8s.io/v1"
-TRAIN_JOB: Final = "TrainJob"
-RUNTIMES: Final = ("TrainingRuntime", "ClusterTrainingRuntime")
 REVIEW: Final = "AdmissionReview"
+TRAIN_JOBS: Final = (names.TRAIN_JOB,)
+ALL_OURS: Final = (names.TRAIN_JOB, names.TRAINING_RUNTIME, names.CLUSTER_TRAINING_RUNTIME)
 
 
-def read_ours(filename: str, kinds: Collection[str], report: Report) -> list[Document]:
+def read_ours(
+    filename: str, kinds: Collection[str], report: Report, *, any_review: bool = False
+) -> list[Document]:
     """The documents of FILE that the command is about, those in AdmissionReviews among them.
 
-    What cannot be read is an error, what is of another kind a warning; if nothing is left, that is an error.
+    With ``any_review``, reviews of other kinds too: they have an answer. What cannot be read is an error, what is of another kind a warning; nothing at all for us is an error.
     """
     inputs = read_inputs(filename, sys.stdin.buffer)
     for broken in inputs.broken:
         report.failure(str(broken))
     ours = []
     for document in inputs.documents:
-        if reason := _foreign(document.obj, kinds):
-            report.warning(f"{document.where}: {reason}, skipped", _name_of(document))
+        is_answerable = any_review and kind_of(document.obj) == REVIEW
+        if not is_answerable and (reason := _foreign(document.obj, kinds)):
+            report.warning(f"{document.where}: skipped: {reason}")
         else:
             ours.append(document)
     if not ours and not inputs.broken:
-        wanted = " or ".join(kinds)
-        report.failure(f"{filename}: no {wanted} in it")
+        report.failure(f"{inputs.source}: no {' or '.join(kinds)} in it")
     return ours
-
-
-def _name_of(document: Document) -> str:
-    return subject_of(document) if kind_of(document.obj) else ""
 
 
 def _foreign(obj: Any, kinds: Collection[str]) -> str:
     """Why an object is not for us; empty if it is."""
     kind = kind_of(obj)
     if not kind:
-        return "has no kind"
-    version = obj.get("apiVersion")
+        return "it has no kind"
     if kind == REVIEW:
-        # A review of whatever kind has an answer; a broken one is for the engine to name.
         inner = _reviewed_kind(obj)
-        return "" if version == ADMISSION and _is_wanted(inner, kinds) else f"reviews a {escape(inner)}"
+        return "" if inner in kinds else f"it reviews {show(inner)}"
     if kind not in kinds:
-        return f"is not a {' or '.join(kinds)}"
-    return "" if version == TRAINER else f"apiVersion {show(version)} is not {TRAINER}"
+        return f"{title_of(obj)} is not a {' or '.join(kinds)}"
+    version = obj.get("apiVersion")
+    if version == names.API_VERSION:
+        return ""
+    return f"{title_of(obj)} is of {show(version)}, not {names.API_VERSION}"
+
+
+def _reviewed_kind(obj: dict[str, Any]) -> str:
+    request = obj.get("request")
+    if not isinstance(request, dict):
+        return ""
+    return kind_of(request.get("object")) or kind_of(request.get("kind")) or ""
+
+
+def reviewed(document: Document) -> Document:
+    """The object of a review; any other document as it is."""
+    if kind_of(document.obj) != REVIEW:
+        return document
+    request = document.obj.get("request")
+    obj = request.get("object") if isinstance(request, dict) else None
+    if not isinstance(obj, dict):
+        raise ConfigError(f"{document.where}: the review holds no object")
+    return replace(document, obj=obj)
+
+
+class OldObjects:
+    """What ``--old`` holds: the state of each object before the update."""
+
+    def __init__(self, filename: str, documents: Collection[Document]) -> None:
+        """Take the documents of the file."""
+        self._filename = filename
+        self._known: dict[Identity, Document] = {}
+        for document in documents:
+            if identity := identity_of(document.obj):
+                self._known[identity] = document
+
+    def of(self, document: Document) -> Document | None:
+        """The old state of an object; None for a review, which brings its own.
+
+        Raises:
+            ConfigError: there is none, so that it would be judged as if it were new.
+        """
+        if kind_of(document.obj) == REVIEW:
+            return None
+        identity = identity_of(document.obj)
+        if identity is None or identity not in self._known:
+            held = ", ".join([title_of(known.obj) for known in self._known.values()])
+            held = held or "nothing that has a name"
+            raise ConfigError(f"{self._filename} does not hold it, only {held}")
+        return self._known[identity]
+
+
+def read_old(filename: str | None, report: Report) -> OldObjects | None:
+    """The objects of ``--old``; None where everything is new."""
+    if filename is None:
+        return None
+    return OldObjects(filename, read_ours(filename, ALL_OURS, report))

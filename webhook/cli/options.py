@@ -75,5 +75,7 @@ class Address(click.ParamType[tuple[str, int]]):
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
-            self.fail(f"{value!r}: an IPv6 address stands in brackets, such as [::1]:9443", param, ctx)
+            self.fail(
+                f"{value!r}: an IPv6 address stands in brackets, such as [::1]:9443", param, ctx
+            )
         return host, int(port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from plugins.framework.errors import StationmasterError
 from plugins.framework.field import escape
@@ -59,12 +59,14 @@ class Report:
         """Something that could not be judged."""
         self._fail(UNUSABLE, text, subject)
 
-    def findings(self, findings: Findings, subject: str) -> None:
+    def findings(self, findings: Findings, document: Document) -> None:
         """All that was found about an object, warnings first as kubectl prints them."""
+        subject = subject_of(document)
         for warning in findings.warnings:
             self.warning(warning, subject)
         for error in findings.errors:
-            self.refusal(str(error), subject)
+            line = document.line_of(error.field, object_of(document))
+            self.refusal(f"{error} ({document.source}:{line})", subject)
 
     def judge(
         self, documents: Iterable[Document], step: Callable[[Document], T]
@@ -92,10 +94,15 @@ class Report:
 
 
 def subject_of(document: Document) -> str:
-    """What a line calls the object of a document; of a review, the object in it."""
+    """What a line calls the object of a document."""
+    return title_of(object_of(document))
+
+
+def object_of(document: Document) -> Any:
+    """What a document is about: of a review, the object in it."""
     obj = document.obj
     if isinstance(obj, dict) and obj.get("kind") == "AdmissionReview":
         request = obj.get("request")
         request = request if isinstance(request, dict) else {}
         obj = request.get("object") or request.get("oldObject") or obj
-    return title_of(obj)
+    return obj

@@ -35,8 +35,13 @@ def read(data: bytes | str, source: str) -> list[Document]:
     return documents
 
 
-def read_each(data: bytes | str, source: str) -> Iterator[Document | BadInput]:
-    """The same one by one: a broken document does not hide those behind it."""
+def read_each(
+    data: bytes | str, source: str, *, with_lines: bool = False
+) -> Iterator[Document | BadInput]:
+    """The same one by one: a broken document does not hide those behind it.
+
+    ``with_lines`` lets ``Document.line_of`` tell where in the text a value stands.
+    """
     try:
         text = _decode(data, source)
     except BadInput as error:
@@ -47,7 +52,7 @@ def read_each(data: bytes | str, source: str) -> Iterator[Document | BadInput]:
         values, rest = jsontext.read_stream(text, source)
         yield from [v for v in values if isinstance(v, BadInput) or v.obj is not None]
     for part in _parts(text, rest):
-        yield from _read_part(part, source)
+        yield from _read_part(part, source, with_lines=with_lines)
 
 
 def load(data: bytes | str, source: str = "<text>") -> Any:
@@ -121,7 +126,7 @@ def _join(lines: list[str]) -> str:
     return "".join([line.removesuffix("\r") + "\n" for line in lines])
 
 
-def _read_part(part: _Part, source: str) -> Iterator[Document | BadInput]:
+def _read_part(part: _Part, source: str, *, with_lines: bool) -> Iterator[Document | BadInput]:
     from webhook.yamlio import yamltext  # noqa: PLC0415  # PyYAML, only where there is YAML
 
     if part.fault:
@@ -130,7 +135,7 @@ def _read_part(part: _Part, source: str) -> Iterator[Document | BadInput]:
     if part.text.strip() in {"", _SEPARATOR}:
         return
     try:
-        document = yamltext.read_part(part.text, source, part.line)
+        document = yamltext.read_part(part.text, source, part.line, with_lines=with_lines)
     except BadInput as error:
         yield error
         return

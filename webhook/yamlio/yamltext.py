@@ -42,8 +42,10 @@ from aliases, from the second on 10 %, in between what lies on the line from one
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_part(text: str, source: str, line: int) -> Document | None:
+def read_part(text: str, source: str, line: int, *, with_lines: bool = False) -> Document | None:
     """The document in a text that holds at most one; None if there is none.
+
+    ``with_lines`` remembers the line of each key and item, which costs some memory.
 
     Raises:
         BadInput: it cannot be read; the line counts from ``line``.
@@ -51,7 +53,7 @@ def read_part(text: str, source: str, line: int) -> Document | None:
     try:
         loader = _Loader(text)
         try:
-            return _Builder(loader.get_event, source, line).document()
+            return _Builder(loader.get_event, source, line, with_lines=with_lines).document()
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -112,7 +114,9 @@ class _Builder:
     leaves them out.
     """
 
-    def __init__(self, next_event: Callable[[], Any], source: str, line: int) -> None:
+    def __init__(
+        self, next_event: Callable[[], Any], source: str, line: int, *, with_lines: bool
+    ) -> None:
         self.next = next_event
         self.source = source
         self.line = line
@@ -120,6 +124,9 @@ class _Builder:
         self.decoded = 0
         self.from_aliases = 0
         self.alias_bytes = 0
+        self.with_lines = with_lines
+        self.lines: dict[int, dict[str, int] | list[int]] = {}
+        self.merged: list[Any] = []  # kept alive, so that no other object gets the id of one
 
     def document(self) -> Document | None:
         """The value of the whole stream."""
@@ -131,7 +138,7 @@ class _Builder:
         value = self.node(root, 0)
         self.next()  # DocumentEnd
         self.next()  # StreamEnd: a syntax error if anything is left
-        return Document(obj=value, source=self.source, line=line)
+        return Document(obj=value, source=self.source, line=line, lines=self.lines)
 
     def line_of(self, event: Any) -> int:
         return self.line + int(event.start_mark.line)
@@ -165,8 +172,12 @@ class _Builder:
         if isinstance(event, MappingStartEvent):
             return self.mapping(depth)
         sequence: list[Any] = []
+        lines: list[int] = []
         while type(item := self.next()) is not SequenceEndEvent:
+            lines.append(self.line_of(item))
             sequence.append(self.node(item, depth))
+        if self.with_lines:
+            self.lines[id(sequence)] = lines
         return sequence
 
     def mapping(self, depth: int) -> dict[str, Any]:
@@ -182,11 +193,14 @@ class _Builder:
                 raise self.bad(event, repeated(field.show(key), lines[key]))
             lines[key] = self.line_of(event)
             out[key] = self.node(self.next(), depth)
+        if self.with_lines:
+            self.lines[id(out)] = lines
         return out
 
     def merge(self, out: dict[str, Any], event: Any, depth: int) -> None:
         """``<<``: a map, an alias of one, or a list of such, in which the earlier take precedence."""
         value = None if type(event) is ScalarEvent else self.node(event, depth)
+        self.merged.append(value)
         maps: list[Any] = value if type(event) is SequenceStartEvent else [value]  # type: ignore[assignment]  # then node gives a list
         for item in reversed(maps):
             if not isinstance(item, dict):

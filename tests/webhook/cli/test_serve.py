@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+
+import webhook
+from tests.webhook.cli.conftest import Run
+from webhook.cli.options import Address
+from webhook.config import ServeOptions
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeOptions]:
+    calls: list[ServeOptions] = []
+
+    def run_server(options: ServeOptions) -> int:
+        calls.append(options)
+        return 0
+
+    fake = SimpleNamespace(run=run_server)
+    monkeypatch.setitem(sys.modules, "webhook.wiring", fake)
+    monkeypatch.setattr(webhook, "wiring", fake, raising=False)
+    return calls
+
+
+def test_the_defaults_are_those_of_the_options(run: Run, served: list[ServeOptions]) -> None:
+    assert run("serve", "--from", "cluster").code == 0
+    assert served == [ServeOptions(directory=Path("cluster"))]
+
+
+def test_all_options_arrive(run: Run, served: list[ServeOptions]) -> None:
+    ran = run(
+        *("serve", "--from", "c", "--listen", ":9000", "--health-listen", "[::1]:0"),
+        *("--profile", "p.yaml", "--trainer-version", "2.2", "--cert-dir", "certs"),
+        *("--log-format", "text", "--log-level", "debug"),
+    )
+    assert (ran.code, ran.err) == (0, [])
+    assert served == [
+        ServeOptions(
+            directory=Path("c"),
+            listen=("", 9000),
+            health_listen=("::1", 0),
+            profile=Path("p.yaml"),
+            trainer_version="2.2",
+            cert_dir=Path("certs"),
+            log_format="text",
+            log_level="debug",
+        )
+    ]
+
+
+ADDRESSES = {
+    "127.0.0.1:9443": ("127.0.0.1", 9443),
+    "localhost:0": ("localhost", 0),
+    ":8081": ("", 8081),
+    "[::]:9443": ("::", 9443),
+    "9443": None,
+    "host:": None,
+    "host:65536": None,
+    "host:-1": None,
+    "host:٣": None,
+    "::1:9443": None,
+}
+
+
+@pytest.mark.parametrize(("text", "want"), ADDRESSES.items())
+def test_addresses(text: str, want: tuple[str, int] | None) -> None:
+    if want is None:
+        with pytest.raises(click.BadParameter, match=r"HOST:PORT|brackets"):
+            Address().convert(text, None, None)
+    else:
+        assert Address().convert(text, None, None) == want

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from plugins.framework.errors import ConfigError
+from tests.certs.handshake import client_context
+from tests.webhook.fakes import LIMIT, Client, review
+from webhook import logs, wiring
+from webhook.config import ServeOptions
+from webhook.metrics import Recorder
+from webhook.wiring import Hints, Service
+
+RUNTIME = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata:
+  name: NAME
+spec:
+  mlPolicy:
+    numNodes: 2
+    torch: {}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata:
+            labels:
+              trainer.kubeflow.org/trainjob-ancestor-step: trainer
+          spec:
+            template:
+              spec:
+                containers:
+                - name: node
+                  image: example.test/trainer:1
+"""
+
+
+@dataclass
+class Running:
+    service: Service
+    log: io.BytesIO
+
+    async def connect(self) -> Client:
+        return await Client.connect(
+            self.service.port, client_context(self.service.ca_file.read_bytes())
+        )
+
+    async def health(self, path: str) -> int:
+        client = await Client.connect(self.service.health_port, None)
+        status = (await client.ask("GET", path)).status
+        client.close()
+        return status
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [orjson.loads(line) for line in self.log.getvalue().splitlines()]
+
+    def messages(self) -> list[str]:
+        return [line["msg"] for line in self.lines]
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> ServeOptions:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    (folder / "runtime.yaml").write_text(RUNTIME.replace("NAME", "base-torch"))
+    return ServeOptions(
+        directory=folder,
+        listen=("127.0.0.1", 0),
+        health_listen=("127.0.0.1", 0),
+        cert_dir=tmp_path / "certs",
+        drain_seconds=0.0,
+        poll_seconds=0.02,
+    )
+
+
+async def serving(options: ServeOptions, story: Callable[[Running], Awaitable[None]]) -> Running:
+    """Serve while ``story`` is told, and leave; what was written remains."""
+    log = io.BytesIO()
+    begun: asyncio.Future[Service] = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(LIMIT * 2):
+        task = asyncio.create_task(wiring.serve(options, log, started=begun.set_result))
+        task.add_done_callback(lambda _: begun.done() or begun.cancel())
+        await asyncio.wait([begun])
+        if begun.cancelled():
+            await task
+        running = Running(begun.result(), log)
+        try:
+            await story(running)
+        finally:
+            running.service.stop(0.0)
+            await task
+    return running
+
+
+async def nothing(_running: Running) -> None:
+    await asyncio.sleep(0)
+
+
+async def test_the_first_line_says_where_it_serves(options: ServeOptions) -> None:
+    running = await serving(options, nothing)
+
+    first = running.lines[0]
+    assert first["msg"] == "serving"
+    assert first["webhook"] == f"https://127.0.0.1:{running.service.port}"
+    assert first["health"] == f"http://127.0.0.1:{running.service.health_port}"
+    assert first["ca"] == str(options.cert_dir and options.cert_dir / "stationmaster-ca.crt")
+
+
+async def test_it_is_ready_and_answers(options: ServeOptions) -> None:
+    async def story(running: Running) -> None:
+        assert await running.health("/readyz") == 200
+        client = await running.connect()
+        assert (await client.post("/mutate?timeout=10s", review())).status == 400
+        client.close()
+
+    await serving(options, story)
+
+
+async def test_told_to_leave_it_is_not_ready_while_it_drains(options: ServeOptions) -> None:
+    async def story(running: Running) -> None:
+        running.service.stop(60.0)
+        assert await running.health("/readyz") == 503
+        assert await running.health("/healthz") == 200
+
+    # The second call to stop, at the end, cuts the minute short.
+    running = await serving(options, story)
+
+    assert running.messages()[-1] == "leaving"
+
+
+async def test_sigterm_ends_it_though_connections_are_idle(options: ServeOptions) -> None:
+    async def story(running: Running) -> None:
+        clients = [await running.connect() for _ in range(20)]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert all([await client.ended() for client in clients])
+
+    await serving(options, story)
+
+
+async def test_a_change_of_the_folder_is_taken_over(options: ServeOptions) -> None:
+    async def story(running: Running) -> None:
+        (options.directory / "more.yaml").write_text(RUNTIME.replace("NAME", "other"))
+        while "folder changed" not in running.messages():  # noqa: ASYNC110  # a file, not an event
+            await asyncio.sleep(0.02)
+
+    running = await serving(options, story)
+
+    assert [line["objects"] for line in running.lines if "objects" in line] == [2]
+
+
+async def test_a_broken_folder_is_told_and_the_last_good_state_kept(options: ServeOptions) -> None:
+    async def story(running: Running) -> None:
+        (options.directory / "more.yaml").write_text("a: [PASSWORD")
+        while len(running.lines) < 2:  # noqa: ASYNC110  # a file, not an event
+            await asyncio.sleep(0.02)
+        assert await running.health("/readyz") == 200
+
+    running = await serving(options, story)
+
+    line = running.lines[1]
+    assert line["msg"] == "folder cannot be used, the last good state is kept"
+    assert "more.yaml" in line["problem"]
+    assert b"PASSWORD" not in running.log.getvalue()
+
+
+async def test_a_folder_that_is_broken_from_the_start_is_an_error(options: ServeOptions) -> None:
+    (options.directory / "runtime.yaml").write_text("a: [")
+
+    with pytest.raises(ConfigError, match=r"runtime\.yaml"):
+        await serving(options, nothing)
+
+
+async def test_a_taken_port_is_an_error(options: ServeOptions) -> None:
+    async def story(running: Running) -> None:
+        taken = ("127.0.0.1", running.service.port)
+        with pytest.raises(ConfigError, match="cannot listen on"):
+            await serving(
+                ServeOptions(directory=options.directory, listen=taken, cert_dir=options.cert_dir),
+                nothing,
+            )
+
+    await serving(options, story)
+
+
+def test_a_hint_is_given_once_a_minute() -> None:
+    log = io.BytesIO()
+    now = [100.0]
+    recorder = Recorder()
+    hints = Hints(recorder, logs.build(log), clock=lambda: now[0])
+
+    for moment in (100.0, 101.0, 159.0, 160.0):
+        now[0] = moment
+        hints.handshake_failed("untrusted")
+    hints.handshake_failed("closed")
+
+    assert [orjson.loads(line)["reason"] for line in log.getvalue().splitlines()] == [
+        "untrusted",
+        "untrusted",
+    ]
+    name = "stationmaster_tls_handshakes_failed_total"
+    assert recorder.registry.get_sample_value(name, {"reason": "untrusted"}) == 4
+    assert recorder.registry.get_sample_value(name, {"reason": "closed"}) == 1

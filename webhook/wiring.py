@@ -1,0 +1,230 @@
+"""Puts the server together: the one place that touches the clock, the signals, stderr and the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import uvloop
+
+from webhook import files, logs, offline, review, server
+from webhook.app import Admission
+from webhook.metrics import Recorder
+from webhook.routes import Health
+from webhook.trust import Standalone
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from plugins.framework.cluster import Snapshot
+    from webhook.config import Address, ServeOptions
+    from webhook.yamlio import Document
+
+HINT_SECONDS: Final = 60.0
+"""How often the same hint about failed handshakes is given."""
+
+HINTS: Final = {
+    "plain_http": "plain HTTP on the TLS port: http:// where https:// is meant, or a proxy in between?",
+    "untrusted": "a caller does not trust our CA: is its caBundle older than this process?",
+    "not_tls": "no TLS on the TLS port: does a mesh's sidecar intercept it?",
+}
+
+
+def run(options: ServeOptions) -> int:
+    """Serve until SIGTERM or Ctrl-C; the exit code. Raises ConfigError if it cannot begin."""
+    uvloop.run(serve(options, sys.stderr.buffer))
+    return 0
+
+
+async def serve(
+    options: ServeOptions,
+    stream: BinaryIO,
+    *,
+    started: Callable[[Service], None] = lambda _: None,
+) -> None:
+    """Serve until stopped; ``started`` is called once both ports are open."""
+    logger = logs.build(stream, form=options.log_format, level=options.log_level)
+    with _libraries_logging_to(logger):
+        service = Service(options, logger)
+        await service.start()
+        started(service)
+        await service.run()
+
+
+@contextmanager
+def _libraries_logging_to(logger: FilteringBoundLogger) -> Iterator[None]:
+    bridge = logs.Bridge(logger)
+    logging.getLogger().addHandler(bridge)
+    asyncio.get_running_loop().set_exception_handler(logs.loop_errors(logger))
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(bridge)
+
+
+class Service:
+    """The webhook without a cluster: a folder of YAML, a certificate of its own, two ports."""
+
+    def __init__(self, options: ServeOptions, logger: FilteringBoundLogger) -> None:
+        """Read the folder and the profile. Raises ConfigError where one of them cannot be used."""
+        self._options = options
+        self._logger = logger
+        self._recorder = recorder = Recorder()
+        recorder.version(metadata.version("stationmaster"))
+        self._folder = Folder(options, recorder, logger)
+        reviewer = review.build(
+            lambda: self._folder.snapshot,
+            profile=options.profile,
+            line=options.trainer_version,
+            clock=time.monotonic,
+            recorder=recorder,
+        )
+        self._trust = Standalone(
+            options.listen[0], recorder=recorder, logger=logger, clock=lambda: datetime.now(UTC)
+        )
+        self._admission = Admission(reviewer, recorder=recorder, logger=logger)
+        self._webhook = server.Server(
+            self._admission.handle, tls=self._trust.context, observer=Hints(recorder, logger)
+        )
+        self._health = server.PlainServer(Health(self._checks(), recorder).handle)
+        self._stopping = asyncio.Event()
+        self._drain_seconds = options.drain_seconds
+
+    def _checks(self) -> dict[str, Callable[[], str | None]]:
+        return {
+            "certificate": self._trust.problem,
+            "leaving": lambda: "leaving" if self._stopping.is_set() else None,
+        }
+
+    async def start(self) -> None:
+        """Open both ports. Raises ConfigError where one is taken, or the CA cannot be written."""
+        options = self._options
+        webhook_sockets = server.listen(options.listen)
+        health_sockets = server.listen(options.health_listen)
+        self.port: int = webhook_sockets[0].getsockname()[1]
+        self.health_port: int = health_sockets[0].getsockname()[1]
+        self.ca_file: Path = self._trust.write(options.cert_dir, self.port)
+        self._webhook.start(webhook_sockets)
+        await self._health.start(health_sockets)
+        self._recorder.watch(
+            in_flight=lambda: self._admission.in_flight,
+            connections=lambda: self._webhook.open_connections,
+        )
+        self._logger.info(
+            "serving",
+            webhook=_url("https", options.listen, self.port),
+            health=_url("http", options.health_listen, self.health_port),
+            ca=str(self.ca_file),
+            directory=str(options.directory),
+        )
+
+    async def run(self) -> None:
+        """Follow the folder and the clock until told to stop; then leave in order."""
+        self._handle_signals()
+        chores = [asyncio.create_task(c) for c in (self._folder.follow(), self._trust.keep_valid())]
+        try:
+            await self._stopping.wait()
+            self._logger.info("leaving", seconds=self._drain_seconds)
+            await self._webhook.drain(self._drain_seconds)
+        finally:
+            for chore in chores:
+                chore.cancel()
+            await asyncio.gather(*chores, return_exceptions=True)
+            self._health.close()
+
+    def stop(self, drain_seconds: float) -> None:
+        """Leave after ``drain_seconds``; told so twice, at once."""
+        if self._stopping.is_set():
+            self._webhook.hurry()
+        self._drain_seconds = drain_seconds
+        self._stopping.set()
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop, self._options.drain_seconds)
+        # A person at a terminal has no other replica that callers could turn to meanwhile.
+        loop.add_signal_handler(signal.SIGINT, self.stop, 0.0)
+
+
+class Folder:
+    """The folder that stands for the cluster: a snapshot of it, swapped as a whole when it changes."""
+
+    def __init__(
+        self, options: ServeOptions, recorder: Recorder, logger: FilteringBoundLogger
+    ) -> None:
+        """Read it. Raises ConfigError where it cannot be used."""
+        self._recorder = recorder
+        self._logger = logger
+        self._follower = files.Follower(
+            options.directory,
+            on_change=self._swap,
+            on_problem=self._keep,
+            interval_seconds=options.poll_seconds,
+            read=self._read,
+        )
+        documents = self._follower.load()
+        self.snapshot = self._next
+        self._count(documents)
+
+    async def follow(self) -> None:
+        """Take over changes until cancelled."""
+        await self._follower.run()
+
+    def _read(self, directory: Path) -> list[Document]:
+        """Runs in a thread: indexing 5,000 runtimes would hold up the loop for a quarter of a second."""
+        documents = files.read_tree(directory)
+        self._next: Snapshot = offline.snapshot_of(documents)
+        return documents
+
+    def _swap(self, documents: list[Document]) -> None:
+        self.snapshot = self._next
+        self._count(documents)
+        self._logger.info("folder changed", objects=len(documents))
+
+    def _keep(self, problem: str) -> None:
+        """A problem names files and lines, never what is in them."""
+        self._recorder.load_failed()
+        self._logger.error("folder cannot be used, the last good state is kept", problem=problem)
+
+    def _count(self, documents: list[Document]) -> None:
+        self._recorder.loaded(Counter(files.kind_of(document.obj) for document in documents))
+
+
+class Hints:
+    """Counts what goes wrong below HTTP, and tells an operator what it may mean; not at each time."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        logger: FilteringBoundLogger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Count with ``recorder``, hint through ``logger``."""
+        self._logger = logger
+        self._clock = clock
+        self._hinted: dict[str, float] = {}
+        self._count = recorder.handshake_failed
+        self.rejected = recorder.rejected
+
+    def handshake_failed(self, reason: str) -> None:
+        """Count it, and give its hint if that was not given lately."""
+        self._count(reason)
+        now = self._clock()
+        if reason in HINTS and now >= self._hinted.get(reason, now):
+            self._hinted[reason] = now + HINT_SECONDS
+            self._logger.warning(HINTS[reason], reason=reason)
+
+
+def _url(scheme: str, address: Address, port: int) -> str:
+    host = address[0] or "localhost"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
