@@ -117,37 +117,18 @@ class Reviewer:
     ) -> Verdict:
         """Judge one request; a fault becomes an allowed answer that says what failed."""
         try:
-            verdict = Verdict(
-                request=request, result=await self._dispatch(phase, request, deadline)
-            )
+            return Verdict(request=request, result=await self._dispatch(phase, request, deadline))
         except DeadlineExceeded as error:
             return _gave_up(request, str(error))
         except StationmasterError as error:
-            verdict = _gave_up(request, str(error))
+            return _gave_up(request, str(error))
         except Exception as error:  # noqa: BLE001  # the API server must get an answer whatever happens
-            verdict = _gave_up(request, f"an internal fault ({type(error).__name__})")
-        if verdict.error or verdict.result.faults:
-            return self._misshapen(request) or verdict
-        return verdict
-
-    def _misshapen(self, request: AdmissionRequest) -> Verdict | None:
-        """Where something failed: the refusal of an object that no API server would have sent.
-
-        Looked for only then, since whatever comes to the validating call has passed the schema.
-        """
-        kind = _kind_of(request)
-        if kind is None or request.object is None:
-            return None
-        line = self._line_of(request)
-        errors = schema.load(line.name).check(kind, request.object, request.old_object)
-        if not errors:
-            return None
-        return Verdict(request=request, result=Result(findings=Findings(errors=errors)))
+            return _gave_up(request, f"an internal fault ({type(error).__name__})")
 
     async def _dispatch(
         self, phase: Phase, request: AdmissionRequest, deadline: float | None
     ) -> Result:
-        kind = _kind_of(request)
+        kind = _RESOURCES.get(request.resource) if request.group == names.GROUP else None
         raw = request.object
         if (
             kind is None
@@ -159,13 +140,25 @@ class Reviewer:
         ctx = self._context(request, deadline)
         if phase == "mutate" and not shape_of(ctx.line.name, kind)(raw):
             # Before the validating call the API server has checked the schema; before this one it has not.
-            errors = schema.load(ctx.line.name).check(kind, raw, request.old_object)
-            if errors:
-                return Result(findings=Findings(errors=errors))
-        if kind == names.TRAIN_JOB:
-            run = self._pipeline.mutate if phase == "mutate" else self._pipeline.validate
-            return await run(ctx, raw)
-        return await self._judge_runtime(ctx, raw)
+            misshapen = _misshapen(ctx, kind, raw)
+            if misshapen is not None:
+                return misshapen
+        try:
+            result = await self._run(phase, ctx, kind, raw)
+        except DeadlineExceeded:
+            raise
+        except Exception:
+            misshapen = _misshapen(ctx, kind, raw)
+            if misshapen is None:
+                raise
+            return misshapen
+        return (result.faults and _misshapen(ctx, kind, raw)) or result
+
+    async def _run(self, phase: Phase, ctx: Context, kind: str, raw: dict[str, Any]) -> Result:
+        if kind != names.TRAIN_JOB:
+            return await self._judge_runtime(ctx, raw)
+        run = self._pipeline.mutate if phase == "mutate" else self._pipeline.validate
+        return await run(ctx, raw)
 
     async def _judge_runtime(self, ctx: Context, raw: dict[str, Any]) -> Result:
         if values.at(raw, "metadata", "deletionTimestamp"):
@@ -181,23 +174,27 @@ class Reviewer:
 
     def _context(self, request: AdmissionRequest, deadline: float | None) -> Context:
         cluster = self._source()
+        line = (
+            self._line or cluster.crd_line or lines.of_job(values.obj(request.object).get("spec"))
+        )
         return Context(
             request=request,
             cluster=cluster,
-            line=self._line_of(request, cluster),
+            line=line,
             namespace=request.namespace,
             clock=self._clock,
             deadline=deadline,
         )
 
-    def _line_of(self, request: AdmissionRequest, cluster: Snapshot | None = None) -> Line:
-        shown = (cluster or self._source()).crd_line
-        return self._line or shown or lines.of_job(values.obj(request.object).get("spec"))
 
+def _misshapen(ctx: Context, kind: str, raw: dict[str, Any]) -> Result | None:
+    """The refusal of an object that does not fit its schema; None where it does.
 
-def _kind_of(request: AdmissionRequest) -> str | None:
-    """Which of our kinds a request is about; None for any other."""
-    return _RESOURCES.get(request.resource) if request.group == names.GROUP else None
+    Where a plugin stumbled over an object that no API server would have sent to the validating call, this
+    says what is wrong with it. What is stored already is let be.
+    """
+    errors = schema.load(ctx.line.name).check(kind, raw, ctx.request.old_object)
+    return Result(findings=Findings(errors=errors)) if errors else None
 
 
 _shapes: dict[tuple[str, str], Callable[[object], bool]] = {}
@@ -286,9 +283,9 @@ def encode(verdict: Verdict) -> Answer:
         uid=request.uid,
         operation=request.operation,
         kind=request.kind,
-        namespace=request.namespace,
-        name=request.name,
-        user=request.user.username,
+        namespace=_short(request.namespace),
+        name=_short(request.name),
+        user=_short(request.user.username),
         dry_run=request.dry_run,
         warnings=len(result.findings.warnings),
         findings=len(result.findings.errors),
@@ -328,9 +325,9 @@ def status_of(request: AdmissionRequest, errors: Sequence[FieldError]) -> dict[s
         "causes": [e.cause() for e in shown],
     }
     if request.name:
-        details["name"] = request.name
+        details["name"] = _short(request.name)
     kind = field.escape(request.kind)
-    subject = f'{kind} "{field.escape(request.name)}"' if request.name else kind
+    subject = f'{kind} "{field.escape(_short(request.name))}"' if request.name else kind
     if not invalid:
         text = "\n".join(texts)
         return {
@@ -348,6 +345,11 @@ def status_of(request: AdmissionRequest, errors: Sequence[FieldError]) -> dict[s
         "message": f"{subject} is invalid: {body}",
         "details": details,
     }
+
+
+def _short(text: str) -> str:
+    """A name that nobody has checked yet, as far as messages and logs show it."""
+    return text if len(text) <= field.LONGEST_VALUE else f"{text[: field.LONGEST_VALUE]}..."
 
 
 def fit_warnings(warnings: Sequence[str]) -> list[str]:

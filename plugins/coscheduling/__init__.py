@@ -26,6 +26,8 @@ NAME: Final = "CoScheduling"
 LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _POLICY: Final = Path("spec", "podGroupPolicy")
 _DEFAULT_TIMEOUT: Final = 60
+_LONG_TIMEOUT: Final = 86400
+"""Seconds. A gang that waits a day holds what it has got from everybody else meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ class CoScheduling(
         if type(timeout) is int and timeout < 0:
             at = _POLICY.child("coscheduling", "scheduleTimeoutSeconds")
             found.error(field.invalid(at, timeout, "must be at least 0"))
+        elif type(timeout) is int and timeout > _LONG_TIMEOUT:
+            found.warn(
+                f"{_POLICY}.coscheduling.scheduleTimeoutSeconds is {timeout}: an incomplete gang holds its "
+                "nodes for more than a day"
+            )
         elif timeout == 0:
             found.warn(
                 f"{_POLICY}.coscheduling.scheduleTimeoutSeconds is 0, which is not the default but 0"

@@ -58,11 +58,6 @@ class _Operation:
         self.before = before
 
 
-def _is_filled(value: Any, current: Any) -> bool:
-    """Whether an object that we put in empty has got fields since, ours or not: each has a claim of its own."""
-    return value == {} and type(value) is dict and type(current) is dict
-
-
 class Draft:
     """A raw object under edit.
 
@@ -156,6 +151,24 @@ class Draft:
         ):
             self.record[path.pointer] = mark
         return False
+
+    def default_item(self, path: Path, key: str, item: dict[str, Any]) -> bool:
+        """Append an item to a list that the API keys by ``key``, unless one of its name is there.
+
+        It is remembered as ``default`` remembers a value, under the list's pointer and the name.
+        """
+        at = path.key(item[key])
+        mark = applied.mark(self._by, item)
+        for current in values.objects(self.get(path)):
+            if current.get(key) == item[key]:
+                ours = applied.mark(self._by, current) == mark
+                if ours and self.claims.get(at.pointer) == mark:
+                    self.record[at.pointer] = mark
+                return False
+        if not self.append(path, item):
+            return False
+        self.record[at.pointer] = mark
+        return True
 
     def get(self, path: Path) -> Any:
         """What stands at the path, or None."""
@@ -339,3 +352,8 @@ class Draft:
             self._operations.remove(earlier)
         else:
             earlier.op = "remove"
+
+
+def _is_filled(value: Any, current: Any) -> bool:
+    """Whether an object that we put in empty has got fields since, ours or not: each has a claim of its own."""
+    return value == {} and type(value) is dict and type(current) is dict

@@ -59,13 +59,13 @@ class Path(tuple[Segment, ...]):
         return Path(*self, Key(name))
 
     def __str__(self) -> str:
-        """Print as ``spec.trainer.env[0].name`` and ``metadata.labels[app]``."""
+        """Print as ``spec.trainer.env[0].name`` and ``metadata.labels[app]``; long keys are cut, as values are."""
         out: list[str] = []
         for segment in self:
             if type(segment) is str:
-                out.append(f".{segment}" if out else segment)
+                out.append(f".{_shown(segment)}" if out else _shown(segment))
             elif type(segment) is Key:
-                out.append(f"[{segment.name}]")
+                out.append(f"[{_shown(segment.name)}]")
             else:
                 out.append(f"[{segment}]")
         return "".join(out)
@@ -83,6 +83,10 @@ class Path(tuple[Segment, ...]):
     def pointer(self) -> str:
         """The JSON Pointer (RFC 6901) of this place."""
         return _pointer(self)
+
+
+def _shown(name: str) -> str:
+    return escape(name if len(name) <= LONGEST_VALUE else f"{name[:LONGEST_VALUE]}...")
 
 
 @lru_cache(maxsize=1024)
@@ -186,17 +190,36 @@ class Findings:
 
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    _known: dict[Any, list[FieldError]] = field(default_factory=dict, repr=False, compare=False)
+    """The errors by all but their values, which may be unhashable: an object may have thousands of them."""
+    _counted: int = field(default=0, repr=False, compare=False)
+    _said: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def error(self, *errors: FieldError) -> None:
         """Add errors, exact duplicates left out."""
         for error in errors:
-            if error not in self.errors:
+            if self._counted != len(self.errors):
+                self._index()
+            alike = self._known.setdefault((error.type, error.path, error.detail), [])
+            if error not in alike:
+                alike.append(error)
                 self.errors.append(error)
+                self._counted += 1
+
+    def _index(self) -> None:
+        """Somebody wrote to the list itself."""
+        self._known = {}
+        for error in self.errors:
+            self._known.setdefault((error.type, error.path, error.detail), []).append(error)
+        self._counted = len(self.errors)
 
     def warn(self, *warnings: str) -> None:
         """Add warnings, each once, in the order found."""
         for warning in warnings:
-            if warning not in self.warnings:
+            if len(self._said) != len(self.warnings):
+                self._said = set(self.warnings)
+            if warning not in self._said:
+                self._said.add(warning)
                 self.warnings.append(warning)
 
     def add(self, other: Findings) -> None:

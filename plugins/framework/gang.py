@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from plugins.framework.info import Info, PodSet
     from plugins.framework.quantity import Quantity
 
-_SHARED = "gang"
-
 
 class Gang(NamedTuple):
     """minMember and minResources as the controller writes them."""
@@ -27,20 +25,13 @@ class Gang(NamedTuple):
 
 
 def controller_gang(info: Info) -> Gang:
-    """Members and resources over all pod sets, initializers included, replicas ignored.
-
-    Where both policies are set, the plugins share the numbers of one pod, and Go multiplies big ones in
-    place: the PodGroup that is built second multiplies them twice.
-    """
-    second = info.notes.get(_SHARED, False)
-    info.notes[_SHARED] = True
+    """Members and resources over all pod sets, initializers included, replicas ignored."""
     members = 0
     total: dict[str, Quantity] = {}
     for pod_set in info.pod_sets:
         members += pod_set.count
         for name, amount in _one_pod(info, pod_set).items():
-            factor = pod_set.count * (pod_set.count if second and _is_big(amount) else 1)
-            more = quantity.mul(amount, factor)
+            more = quantity.mul(amount, pod_set.count)
             kept = total.get(name)
             total[name] = more if kept is None else quantity.add(kept, more)
     return Gang(
@@ -83,13 +74,6 @@ def _seen_resources(info: Info, pod_set: PodSet) -> dict[str, Any] | None:
         return pod_set.node_resources
     trains = pod_set.ancestor == names.TRAINER and info.runtime.ml_policy is not None
     return info.job.resources_per_node if info.line.counts_merged_requests and trains else None
-
-
-def _is_big(amount: Quantity) -> bool:
-    """Whether Go keeps this amount as an arbitrary-precision number: those are shared, small ones copied."""
-    if amount.fmt == quantity.BINARY_SI:
-        return amount.nano % quantity.NANO != 0
-    return False
 
 
 def warn_about_gang(info: Info) -> list[str]:

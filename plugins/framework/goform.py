@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
@@ -59,6 +59,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "[": "slice",
     "{": "map",
 }
+_TABLE: Final = Path(__file__).resolve().parent / "tables" / "goform.json"
 _ZEROS: Final[Mapping[Kind, Any]] = {
     "string": "",
     "bool": False,
@@ -323,7 +324,7 @@ def write_time(value: Any) -> Any:
         moment = datetime.fromisoformat(match[1] + match[2]).astimezone(UTC)
     except (ValueError, OverflowError):
         return value
-    return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+    return f"{moment.replace(tzinfo=None).isoformat()}Z"
 
 
 def _struct(writers: Mapping[str, Write], always: tuple[tuple[str, Write], ...]) -> Write:
@@ -378,9 +379,7 @@ def _is(a: Any, b: Any) -> bool:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = orjson.loads(
-        (resources.files("plugins.framework") / "tables" / "goform.json").read_bytes()
-    )
+    table: dict[str, Any] = orjson.loads(_TABLE.read_bytes())
     return table
 
 

@@ -25,6 +25,9 @@ Requests = Mapping[str, Quantity]
 Edit = Callable[[], None]
 Observer = Callable[[str], None]
 
+_INT64: Final = 2**63
+_SMALL_DIGITS: Final = 18
+"""Digits that Go keeps as an int64 and a power of ten."""
 RUNTIME_LAYER: Final = "runtime"
 
 
@@ -386,24 +389,37 @@ def gpu_count(resources: Mapping[str, Any]) -> int:
 def _gpus(amounts: Mapping[str, Any]) -> int:
     for name in sorted(amounts):
         if "gpu" in name.lower():
-            return quantity.value(_amount(amounts[name]))
+            return _int64(amounts[name])
     return 0
 
 
-def _amount(raw: Any) -> Quantity:
-    """A quantity; one that cannot be read counts as none (whoever judges the resources names it)."""
+def _int64(raw: Any) -> int:
+    """``Quantity.Value()``: whole units, rounded up, as an int64 shows them (resource-totals 1.5).
+
+    Past int64 Go gives 0 for a number of up to 18 digits, and the low 64 bits of a longer one. What cannot
+    be read counts as 0 (whoever judges the resources names it).
+    """
     try:
-        return quantity.parse(raw)
+        value = quantity.value(quantity.parse(raw))
     except quantity.QuantityError:
-        return quantity.Quantity(0, quantity.DECIMAL_SI)
+        return 0
+    if -_INT64 <= value < _INT64:
+        return value
+    digits = sum(c.isdigit() for c in str(raw))
+    return (value + _INT64) % (2 * _INT64) - _INT64 if digits > _SMALL_DIGITS else 0
 
 
 def cpu_count(resources: Mapping[str, Any]) -> int:
     """The CPUs of a container's resources, rounded up: requests if present and not zero, else limits."""
     for part in ("requests", "limits"):
         amount = values.obj(resources.get(part)).get("cpu")
-        if amount is not None:
-            parsed = _amount(amount)
-            if parsed.nano or part == "limits":
-                return quantity.value(parsed)
+        if amount is not None and (part == "limits" or not _is_zero(amount)):
+            return _int64(amount)
     return 0
+
+
+def _is_zero(raw: Any) -> bool:
+    try:
+        return quantity.parse(raw).nano == 0
+    except quantity.QuantityError:
+        return True

@@ -274,6 +274,10 @@ class Pipeline:
     ) -> None:
         """Collect the findings about the job as it now is; on UPDATE only those that the update causes."""
         job = info.job if info is not None else TrainJob(raw or {})
+        if old is not None and info is None:
+            result.findings.warn(
+                f"the runtime {job.runtime_name} does not exist: this update is not judged against it"
+            )
         if old is not None and changes_nothing_judged(ctx, old, job):
             return
         self._collect("validate", result, ctx, info, old, job)

@@ -17,13 +17,14 @@ ENV: Final = Path("spec", "trainer", "env")
 def each(
     job: TrainJob, names: Collection[str], detail: Callable[[str], str]
 ) -> Iterator[FieldError]:
-    """A ``Forbidden`` for each entry with one of these names, at its own name."""
+    """A ``Forbidden`` for each entry with one of these names, at its own name; it lists them all."""
     if job.trainer is None or job.env_names.isdisjoint(names):
         return
+    rule = f"reserved are {listed(names)}"
     for i, entry in enumerate(values.items(job.trainer.get("env"))):
         name = values.text(values.obj(entry).get("name"))
         if name in names:
-            yield field.forbidden(ENV.index(i).child("name"), detail(name))
+            yield field.forbidden(ENV.index(i).child("name"), f"{detail(name)} ({rule})")
 
 
 def listed(names: Collection[str]) -> str:

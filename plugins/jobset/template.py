@@ -7,7 +7,7 @@ checks the rest, but only once a TrainJob uses the runtime, where nobody sees it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field, values
@@ -25,11 +25,23 @@ _LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RENDEZVOUS: Final = ("torch", "jax", "xgboost", "flux")
 """Policies whose addresses are fixed to a job ``node`` and a subdomain equal to the TrainJob's name (G11)."""
-_SET_BY_CONTROLLER: Final = (
-    *("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
-    *("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"),
-    *("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"),
-)
+_SET_BY_CONTROLLER: Final[Mapping[str, frozenset[str]]] = {
+    "torch": frozenset(
+        f"PET_{name}"
+        for name in ("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+    ),
+    "jax": frozenset({"JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS"}),
+    "xgboost": frozenset(
+        f"DMLC_{name}" for name in ("TRACKER_URI", "TRACKER_PORT", "TASK_ID", "NUM_WORKER")
+    ),
+    "mpi": frozenset(
+        {
+            *("OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_keep_fqdn_hostnames"),
+            *("OMPI_MCA_orte_set_default_slots", "OMPI_MCA_plm_rsh_args"),
+        }
+    ),
+}
+"""Variables of container ``node``, by policy (semantics 7.4): what a template says of them is lost."""
 
 
 def problems(runtime: CompiledRuntime) -> Findings:
@@ -45,7 +57,7 @@ def problems(runtime: CompiledRuntime) -> Findings:
         path = JOBS.index(i)
         found.error(*_ancestor(path, job, raw.get("replicas", 1)))
         found.error(*_depends_on(path, i, job, runtime), *_names(path, job))
-        found.warn(*_job_warnings(path, job))
+        found.warn(*_job_warnings(path, job), *_lost_env(path, job, runtime))
     found.error(*_policies(runtime), *_network(runtime), *_claims(runtime))
     found.warn(*_rendezvous(runtime))
     return found
@@ -105,10 +117,18 @@ def _job_warnings(path: Path, job: Job) -> Iterator[str]:
         yield f"{path}: label {names.ANCESTOR_LABEL} has no effect on the pod template; set it on the job template"
     if values.at(template, "spec", "activeDeadlineSeconds") is not None:
         yield f"{path}: activeDeadlineSeconds of the job template runs beside the TrainJob's own"
-    for container in job.containers:
-        for entry in values.objects(container.get("env")):
-            if entry.get("name") in _SET_BY_CONTROLLER:
-                yield f"{path}: container {container.get('name')} sets {entry['name']}, which the controller replaces"
+
+
+def _lost_env(path: Path, job: Job, runtime: CompiledRuntime) -> Iterator[str]:
+    """MPI sets its variables in the job ``launcher``, the other policies in the trainer's."""
+    target = (
+        job.name == names.LAUNCHER if runtime.policy == "mpi" else job.ancestor == names.TRAINER
+    )
+    lost = _SET_BY_CONTROLLER.get(runtime.policy, frozenset())
+    container = job.container(names.NODE) if target else None
+    for entry in values.objects((container or {}).get("env")):
+        if entry.get("name") in lost:
+            yield f"{path}: container {names.NODE} sets {entry['name']}, which the controller replaces"
 
 
 def _policies(runtime: CompiledRuntime) -> Iterator[FieldError]:

@@ -28,6 +28,12 @@ _ANNOTATIONS: Final = Path("metadata", "annotations")
 _PATCHES: Final = "runtimePatches"
 _KEYED: Final = {"env": "name"}
 """Lists that the API keys by a field: their order says nothing to the user (env of trainer and initializers)."""
+_UNSET: Final[dict[str, dict[str, Any]]] = {
+    "env": {"value": ""},
+    "volumeMounts": {"readOnly": False, "subPath": ""},
+}
+"""Fields of list items whose zero is the same as their absence: clients written in Go drop it when they send
+the object back (kubeflow/trainer#3888)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class KeepOldForm(ReconcileUpdatePlugin):
         if (
             ctx.line.has_managers
             and _differs(old.spec, new_spec, _PATCHES)
-            and values.same(_of_users(old.spec.get(_PATCHES)), _of_users(new_spec.get(_PATCHES)))
+            and _patches_explained(old.spec.get(_PATCHES), new_spec.get(_PATCHES))
         ):
             _restore(draft, Path("spec", _PATCHES), old.spec.get(_PATCHES))
         _restore_annotations(draft, old)
@@ -79,7 +85,7 @@ def _explained(record: dict[str, str], pointer: str, old: Any, new: Any) -> bool
     if type(old) is dict and type(new) is dict:
         return _objects_explained(record, pointer, old, new)
     if type(old) is list and type(new) is list:
-        return _lists_explained(pointer, old, new)
+        return _lists_explained(record, pointer, old, new)
     return values.same(old, new)
 
 
@@ -104,34 +110,76 @@ def _amounts_equal(old: dict[str, Any], new: dict[str, Any]) -> bool:
     )
 
 
-def _lists_explained(pointer: str, old: list[Any], new: list[Any]) -> bool:
-    key = _KEYED.get(pointer.rpartition("/")[2])
-    if key is None or len(old) != len(new):
+def _lists_explained(record: dict[str, str], pointer: str, old: list[Any], new: list[Any]) -> bool:
+    """Whether two lists hold the same, in any order where the API keys them, but for items that are ours."""
+    name = pointer.rpartition("/")[2]
+    key = _KEYED.get(name)
+    if key is None:
         return values.same(old, new)
-    by_key = {values.obj(item).get(key): item for item in old}
-    return len(by_key) == len(old) and all(
-        values.same(by_key.get(values.obj(item).get(key)), item) for item in new
+    before, after = _by_name(old, key), _by_name(new, key)
+    if len(before) != len(old) or len(after) != len(new) or after.keys() - before.keys():
+        return values.same(old, new)
+    shared = [(before[item], after[item]) for item in after]
+    return all(values.same(_terse([a], name), _terse([b], name)) for a, b in shared) and all(
+        _ours(record, pointer + field.pointer((item,)), before[item])
+        for item in before.keys() - after.keys()
     )
+
+
+def _by_name(items: list[Any], key: str) -> dict[str, Any]:
+    return {values.text(values.obj(item).get(key)): item for item in items}
 
 
 def _ours(record: dict[str, str], pointer: str, value: Any) -> bool:
     """Whether all that stands here was written by us: this very value, or an object of such values."""
     if applied.explains(record, pointer, value):
         return True
+    if type(value) is list and (key := _KEYED.get(pointer.rpartition("/")[2])) is not None:
+        value = _by_name(value, key)
     if type(value) is not dict or not value:
         return False
     return all(_ours(record, pointer + field.pointer((key,)), item) for key, item in value.items())
 
 
-def _of_users(patches: Any) -> list[Any]:
-    """The entries that users wrote, without ``time``: what is left is what an update can mean."""
+def _patches_explained(old: Any, new: Any) -> bool:
+    """Whether users' entries are the same, and Kueue's is as it was or left out.
+
+    Another one is Kueue admitting or evicting the job: it may run under a name that the profile does not
+    know, and putting its old entry back would undo what it decided.
+    """
+    kueues = _entries(new, {names.KUEUE_MANAGER})
+    if kueues and not values.same(kueues, _entries(old, {names.KUEUE_MANAGER})):
+        return False
+    others = {names.KUEUE_MANAGER, *names.OUR_MANAGERS}
+    return values.same(
+        _terse(_entries(old, others, invert=True)), _terse(_entries(new, others, invert=True))
+    )
+
+
+def _entries(patches: Any, managers: set[str], *, invert: bool = False) -> list[Any]:
+    """The entries of these managers (or of all others), without ``time``."""
     out: list[Any] = []
     for patch in values.items(patches):
         if type(patch) is not dict:
             out.append(patch)
-        elif patch.get("manager") not in (names.KUEUE_MANAGER, *names.OUR_MANAGERS):
+        elif (values.text(patch.get("manager")) in managers) != invert:
             out.append({k: v for k, v in patch.items() if k != "time"})
     return out
+
+
+def _terse(value: Any, name: str = "") -> Any:
+    """A value without the zeros that mean the same as absence; ``name`` is the field that holds it."""
+    if type(value) is dict:
+        return {key: _terse(item, key) for key, item in value.items()}
+    if type(value) is not list:
+        return value
+    unset = _UNSET.get(name, {})
+    return [
+        {k: v for k, v in item.items() if k not in unset or not values.same(v, unset[k])}
+        if unset and type(item) is dict
+        else _terse(item)
+        for item in value
+    ]
 
 
 def new(_args: Args, _handle: Handle) -> KeepOldForm:

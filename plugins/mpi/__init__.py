@@ -248,8 +248,11 @@ def _surprises(ctx: Context, info: Info) -> list[str]:
         )
     gpus = gpu_count(info.resources_per_node())
     if gpus and (number := slots(info)) < gpus:
-        pods_ = node.count if node else 1
-        out.append(f"each of {pods_} node(s) has {gpus} GPUs but {number} process(es)")
+        hosts = sum(p.count for p in _hosts(info))
+        out.append(
+            f"{hosts} nodes have {hosts * gpus} GPUs but {hosts * number} processes: set "
+            "spec.trainer.numProcPerNode, or leave it to the runtime"
+        )
     return out
 
 

@@ -216,14 +216,16 @@ def against_runtime(info: Info, target: Target, all_targets: list[Target]) -> Fi
         detail = f"jobs of runtime {info.runtime.name}: {there}"
         found.error(field.not_found(target.at_job, target.job, detail))
         return found
-    found.error(*_containers(target, job), *_volumes(target, job))
+    before = _pods_before(target, job, all_targets)
+    found.error(*_containers(target, job), *_volumes(target, before))
     for kind in ("containers", "initContainers"):
         for k, container in enumerate(values.objects(target.pod.get(kind))):
             if "env" not in container and "volumeMounts" not in container:
                 continue
-            base = _base(job, kind, values.text(container.get("name")))
+            name = values.text(container.get("name"))
+            base = _base(job, kind, name)
             if "env" in container:
-                found.error(*_env(target, (kind, k), container, base))
+                found.error(*_env(target, (kind, k), container, _env_before(before, kind, name)))
             if container.get("volumeMounts"):
                 at = target.at.child(kind).index(k)
                 declared = _declared(info, job, all_targets)
@@ -255,37 +257,67 @@ def _containers(target: Target, job: Job) -> Iterator[FieldError]:
             yield field.not_found(target.at.child(kind).index(k).child("name"), name, detail)
 
 
-def _volumes(target: Target, job: Job) -> Iterator[FieldError]:
-    base = {v.get("name"): v for v in values.objects(job.pod.get("volumes"))}
+def _pods_before(target: Target, job: Job, all_targets: list[Target]) -> list[dict[str, Any]]:
+    """What is merged before this target: the runtime's pod, and what earlier entries say of the same job."""
+    earlier = all_targets[: next(i for i, t in enumerate(all_targets) if t is target)]
+    return [job.pod, *(t.pod for t in earlier if t.job == target.job)]
+
+
+def _volumes(target: Target, before: list[dict[str, Any]]) -> Iterator[FieldError]:
+    """Merging never takes a source away: two that differ are left side by side, and no pod may have that."""
+    if "volumes" not in target.pod:
+        return
+    known: dict[Any, set[str]] = {}
+    for pod in before:
+        for volume in values.objects(pod.get("volumes")):
+            known.setdefault(volume.get("name"), set()).update(_sources(volume))
     for k, volume in enumerate(values.objects(target.pod.get("volumes"))):
-        own = _sources(volume)
-        old = base.get(volume.get("name"))
-        clash = own ^ _sources(old) if old is not None and own else set()
-        if old is not None and own - _sources(old) and clash:
+        own, old = _sources(volume), known.get(volume.get("name"), set())
+        if len(own | old) <= 1 or not own - old:
+            continue
+        at = target.at.child("volumes").index(k)
+        if old:
             detail = (
-                f"the runtime's volume of this name is of type {', '.join(sorted(_sources(old)))}; merging would "
+                f"the volume of this name is of type {', '.join(sorted(old))} already; merging would "
                 f"leave both it and {', '.join(sorted(own))}: choose another name"
             )
-            at = target.at.child("volumes").index(k)
-            yield field.invalid(at, volume.get("name"), detail)
+        else:
+            detail = f"must have one source, and has {', '.join(sorted(own))}"
+        yield field.invalid(at, volume.get("name"), detail)
 
 
-def _sources(volume: dict[str, Any] | None) -> set[str]:
-    return {key for key in (volume or {}) if key != _SOURCE_FREE}
+def _sources(volume: dict[str, Any]) -> set[str]:
+    return {key for key in volume if key != _SOURCE_FREE}
+
+
+def _env_before(before: list[dict[str, Any]], kind: str, name: str) -> dict[Any, set[str]]:
+    """For each variable of a container what it is made of before this target is merged."""
+    out: dict[Any, set[str]] = {}
+    for pod in before:
+        for container in values.objects(pod.get(kind)):
+            if container.get("name") == name:
+                for entry in values.objects(container.get("env")):
+                    out.setdefault(entry.get("name"), set()).update(_origins(entry))
+    return out
+
+
+def _origins(entry: dict[str, Any]) -> set[str]:
+    """Where a variable comes from: ``value`` (an empty one is as good as none), or a kind of ``valueFrom``."""
+    own = {"value"} if entry.get("value") else set()
+    return own | {key for key, ref in values.obj(entry.get("valueFrom")).items() if ref is not None}
 
 
 def _env(
-    target: Target, place: tuple[str, int], container: dict[str, Any], base: dict[str, Any]
+    target: Target, place: tuple[str, int], container: dict[str, Any], known: dict[Any, set[str]]
 ) -> Iterator[FieldError]:
-    known = {e.get("name"): e for e in values.objects(base.get("env"))}
     for k, entry in enumerate(values.objects(container.get("env"))):
-        old = known.get(entry.get("name"), {})
-        has_value = bool(entry.get("value") or old.get("value"))
-        has_source = entry.get("valueFrom") is not None or old.get("valueFrom") is not None
-        if has_value and has_source:
-            detail = "would have both value and valueFrom, after merging with the runtime's entry of this name"
-            at = target.at.child(place[0]).index(place[1]).child("env").index(k)
-            yield field.invalid(at, entry.get("name"), detail)
+        own, old = _origins(entry), known.get(entry.get("name"), set())
+        if len(own | old) <= 1 or not own - old:
+            continue
+        both = "both value and valueFrom" if "value" in own | old else "two sources in valueFrom"
+        detail = f"would have {both} ({', '.join(sorted(own | old))}) after merging with the entry of this name"
+        at = target.at.child(place[0]).index(place[1]).child("env").index(k)
+        yield field.invalid(at, entry.get("name"), detail)
 
 
 def _declared(info: Info, job: Job, all_targets: list[Target]) -> set[str]:

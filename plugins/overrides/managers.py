@@ -21,18 +21,23 @@ _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _EXAMPLE: Final = 'must be a domain-prefixed path (such as "acme.io/foo")'
 
 
-def problems(job: TrainJob, *, is_create: bool) -> Iterator[FieldError]:
-    """The Trainer's rules (IsDomainPrefixedPath), at the entry's own path."""
-    for i, patch in enumerate(values.items(job.spec.get("runtimePatches"))):
-        manager = values.text(values.obj(patch).get("manager"))
+def problems(old: TrainJob | None, new: TrainJob) -> Iterator[FieldError]:
+    """The Trainer's rules (IsDomainPrefixedPath), at the entry's own path; and our names are not for new entries."""
+    stored = set() if old is None else set(_managers(old))
+    for i, manager in enumerate(_managers(new)):
         at = PATCHES.index(i).child("manager")
         detail = _problem(manager)
         if detail:
             yield field.invalid(at, manager, detail)
-        elif is_create and manager in names.OUR_MANAGERS:
+        elif manager in names.OUR_MANAGERS and manager not in stored:
             yield field.forbidden(
                 at, f"{manager} belongs to Stationmaster; use a manager of your own"
             )
+
+
+def _managers(job: TrainJob) -> list[str]:
+    patches = values.items(job.spec.get("runtimePatches"))
+    return [values.text(values.obj(patch).get("manager")) for patch in patches]
 
 
 def _problem(manager: str) -> str:

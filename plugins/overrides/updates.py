@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.framework import field, values
+from plugins.framework import field, goform, values
 from plugins.framework.field import FieldError, Path
 from plugins.framework.resolve import resolve
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.context import Context
     from plugins.framework.info import Info
+    from plugins.framework.lines import Line
     from plugins.framework.runtime import Job
 
 _TITLES: Final = {
@@ -32,8 +33,9 @@ def problems(ctx: Context, info: Info | None, old: TrainJob, new: TrainJob) -> I
     """The suspend rule; then, where a JobSet exists already, what it will not take."""
     line = ctx.line
     key = line.generation
-    before, after = old.spec.get(key) or [], new.spec.get(key) or []
-    if values.same(before, after):
+    if values.same(old.spec.get(key), new.spec.get(key)):
+        return
+    if values.same(_meaning(line, old), _meaning(line, new)):
         return
     at = Path("spec", key)
     may = new.is_suspended or (line.suspended_before_or_after and old.is_suspended)
@@ -43,6 +45,27 @@ def problems(ctx: Context, info: Info | None, old: TrainJob, new: TrainJob) -> I
         yield field.forbidden(at, detail)
     elif info is not None and _has_jobset(old):
         yield from _refused_by_jobset(at, info, old, new)
+
+
+_TYPES: Final = {
+    "runtimePatches": "RuntimePatch",
+    "podTemplateOverrides": "PodTemplateOverride",
+    "podSpecOverrides": "PodSpecOverride",
+}
+
+
+def _meaning(line: Line, job: TrainJob) -> list[Any]:
+    """The overrides as the Trainer compares them: as Go reads them, absent and empty alike.
+
+    Without ``time``, which the Trainer's defaulter puts right behind us (semantics 6.2).
+    """
+    forms = goform.load(line.name)
+    kind = _TYPES[line.generation]
+    out: list[Any] = []
+    for entry in values.items(job.spec.get(line.generation)):
+        typed = values.without_empty(forms.normalize(entry, kind))
+        out.append({k: v for k, v in typed.items() if k != "time"} if type(typed) is dict else typed)
+    return out
 
 
 def _has_jobset(job: TrainJob) -> bool:

@@ -59,7 +59,7 @@ class PodGroupTotals(WatchExtensionPlugin, RecordResolutionPlugin, CustomValidat
         found = Findings()
         if info is None:
             return found
-        if new.resources_per_node is not None:
+        if new.resources_per_node is not None and not ctx.is_ours(new, RESOURCES.pointer):
             _check_node_resources(info, found)
         if not found.errors:
             _check_totals(info, found)

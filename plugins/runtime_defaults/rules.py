@@ -72,7 +72,8 @@ def num_proc_per_node(runtime: CompiledRuntime, job: TrainJob) -> int | None:
         case "mpi":
             own = runtime.source.get("numProcPerNode", 1)
             gpus = gpu_count(resources) if runtime.line.gpu_slots else 0
-            return gpus if own == 1 and gpus > 1 else own if type(own) is int else None
+            number = gpus if own == 1 and gpus > 1 else own
+            return number if type(number) is int and number > 0 else None  # 0 would be refused
         case "flux":
             own = runtime.source.get("numProcPerNode", 1)
             return own if type(own) is int and job.trainer is not None else None

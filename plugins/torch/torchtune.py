@@ -135,6 +135,9 @@ def problems(info: Info, job: TrainJob) -> Iterator[FieldError]:
             f"must have a supported pretrained model, invalid model configured: {model or '(none)'}; a "
             f"runtime for `tune run` is named <prefix>-<model>-<size>, and the models are: {known}",
         )
+    if line in {"2.0", "2.1"} and job.num_nodes is None and job.num_proc_per_node is not None:
+        detail = f"the webhook of Trainer {line} panics on `tune run` with numProcPerNode and without numNodes"
+        yield field.required(_TRAINER.child("numNodes"), detail)
     nodes = job.num_nodes if job.num_nodes is not None else 1
     if nodes > 1 and model != _BIG:
         yield field.invalid(

@@ -30,6 +30,7 @@ _STATUS_ENV: Final = (
 """Set by the Trainer's status plugin, where that is on (semantics 4.9); reserved by nobody there."""
 _INT32_MOST: Final = 2**31 - 1
 """The Trainer reads both numbers as int32; the schemas of 2.0 and 2.1 let larger ones pass."""
+_DISTRIBUTED: Final = ("torch", "jax", "xgboost")
 _TARGET: Final = ("image", "command", "args", "env", "numNodes", "resourcesPerNode")
 
 
@@ -50,7 +51,9 @@ class TrainerFields(CustomValidationPlugin):
         if old is not None and not ctx.line.immutable_trainer:
             found.warn(*_ignored_until_suspended(old, new))
         if info is not None and new.trainer:
-            found.warn(*_without_effect(ctx.line, info, new))
+            found.warn(*_without_effect(ctx.line, info, new), *_mixed_lines(info, new))
+        if info is not None and new.trainer is None:
+            found.warn(*_strangers(info))
         return found
 
 
@@ -115,6 +118,40 @@ def _without_effect(line: Line, info: Info, job: TrainJob) -> Iterator[str]:
             yield "spec.trainer.image reaches the launcher only: the workers keep the runtime's image"
     if runtime.policy in {"jax", "xgboost"} and "numProcPerNode" in trainer:
         yield f"spec.trainer.numProcPerNode has no effect with policy {runtime.policy}"
+
+
+def _strangers(info: Info) -> Iterator[str]:
+    """Without ``spec.trainer`` a distributed policy sets none of its environment (G10)."""
+    policy, trainer = info.runtime.policy, info.trainer
+    if policy not in _DISTRIBUTED or trainer is None or not trainer.has_container(names.NODE):
+        return
+    if trainer.count > 1:
+        yield (
+            f"spec.trainer is absent: with policy {policy} the {trainer.count} nodes then know nothing of one another, "
+            "and each trains alone; set spec.trainer, {} is enough"
+        )
+
+
+def _mixed_lines(info: Info, job: TrainJob) -> Iterator[str]:
+    """Command and args are replaced one by one, and in every job of the trainer (B005)."""
+    command = job.words("command")
+    if not command:
+        return
+    jobs = [p for p in info.pod_sets if p.ancestor == names.TRAINER]
+    if len(jobs) > 1:
+        yield (
+            f"spec.trainer.command replaces the command of each of the jobs {', '.join(p.name for p in jobs)}: "
+            f"all of them carry the label {names.ANCESTOR_LABEL}: {names.TRAINER}"
+        )
+    if job.words("args") is not None:
+        return
+    for pod_set in jobs:
+        left = (pod_set.base.container(names.NODE) or {}).get("args")
+        if left:
+            yield (
+                f"spec.trainer.command replaces the command of job {pod_set.name}, and the runtime's args "
+                f"{field.show(left)} stay behind it: set spec.trainer.args too"
+            )
 
 
 def new(_args: Args, _handle: Handle) -> TrainerFields:

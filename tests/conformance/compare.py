@@ -6,9 +6,8 @@ the runtime snapshot by their keys alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import lines, profile, quantity
 from plugins.framework.api.admission import AdmissionRequest
@@ -17,6 +16,9 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BuildError
 from plugins.framework.pipeline import Pipeline
 from plugins.registry import in_tree, registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _AMOUNT_MAPS: Final = frozenset({"limits", "requests", "capacity", "overhead", "minResources"})
 _AMOUNTS: Final = frozenset({"divisor", "sizeLimit"})

@@ -50,7 +50,8 @@ class Converted:
 def convert(raw: dict[str, Any], to: Line) -> Converted:
     """``raw`` for the Trainer line ``to``. ``raw`` is left as it is, and nothing in it makes this raise.
 
-    The line of ``raw`` is the newest that has all its fields; if that is ``to``, the result is a copy.
+    The line of ``raw`` is the newest that has all its fields; if that is ``to``, the result is a copy, empty
+    fields of other generations left out.
     """
     findings = Findings()
     obj = _converted(raw, to, findings)
@@ -61,15 +62,22 @@ def convert(raw: dict[str, Any], to: Line) -> Converted:
 
 def _converted(raw: dict[str, Any], to: Line, findings: Findings) -> dict[str, Any] | None:
     """The new object; None where it would be a copy."""
-    kind = raw.get("kind")
+    kind, spec = raw.get("kind"), raw.get("spec")
     if kind == names.TRAIN_JOB:
-        marked, convert_spec = marks.of_job(raw), jobs.convert_spec
+        lines = marks.agreed(marks.of_job(raw), findings)
+        same, convert_spec = jobs.tidy, jobs.convert_spec
     elif kind in names.RUNTIME_KINDS:
-        marked, convert_spec = marks.of_runtime(raw), runtimes.convert_spec
+        lines = marks.agreed(marks.of_runtime(raw), findings)
+        same, convert_spec = _as_is, runtimes.convert_spec
     else:
         return None
-    lines = marks.agreed(marked, findings)
-    if not lines or lines[-1] == to.name:
+    if not lines:
         return None
-    spec = convert_spec(raw.get("spec"), LINES[lines[-1]], to, findings)
-    return {key: spec if key == "spec" else values.copy(item) for key, item in raw.items()}
+    newest = LINES[lines[-1]]
+    new = same(spec, to) if newest == to else convert_spec(spec, newest, to, findings)
+    return {key: new if key == "spec" else values.copy(item) for key, item in raw.items()}
+
+
+def _as_is(spec: Any, target: Line) -> Any:
+    del target
+    return values.copy(spec)

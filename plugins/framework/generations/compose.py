@@ -33,11 +33,13 @@ def reduced(
         for job, own in by_job(steps).items()
         if len(own) > most
     }
-    if not shorter:
-        return steps
-    rest = [step for step in steps if step.job not in shorter]
-    merged = [step for own in shorter.values() for step in own]
-    return sorted([*rest, *merged], key=lambda step: step.origin[0])
+    kept = {(step.job, step.origin[0]): step for own in shorter.values() for step in own}
+    keys = [(step.job, step.origin[0]) for step in steps]
+    return [
+        kept.get(key, step)
+        for key, step in zip(keys, steps, strict=True)
+        if step.job not in shorter or key in kept
+    ]
 
 
 def _shortened(

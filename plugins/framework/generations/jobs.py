@@ -39,6 +39,15 @@ def convert_spec(spec: Any, source: Line, target: Line, findings: Findings) -> A
     return _replaced(out, apart, dict(_written(overrides, source, target, findings)))
 
 
+def tidy(spec: Any, target: Line) -> Any:
+    """A copy of a ``spec`` that is of the target's line already, without what is empty and foreign to it."""
+    copy = values.copy(spec)
+    if type(copy) is not dict:
+        return copy
+    apart = frozenset(SPEC.child(key) for key in _apart(target, target) if not says(copy.get(key)))
+    return _replaced(copy, apart, {})
+
+
 def _apart(source: Line, target: Line) -> Iterator[str]:
     """Fields of ``spec`` that are written anew, or empty and of no use to the target."""
     if source.generation != target.generation:

@@ -92,15 +92,16 @@ class _Reader:
         else:
             metadata = self._metadata(body.pop("metadata", None), path.child("metadata"))
             pod = self._pods.copy(body.pop("spec", None), path.child("spec"), POD_TYPES)
-            extra = self._extra(body, path, taken=values.obj(pod))
+            extra = self._extra(body, path, self._beside(pod))
         for target in targets:
+            more = self._extra(target.extra, target.path, {**self._beside(pod), **extra})
             yield Step(
                 job=target.job,
                 path=target.path,
                 origin=(i,),
                 metadata=metadata,
                 spec=values.obj(pod),
-                extra={**extra, **self._besides(target, {**extra, **values.obj(pod)})},
+                extra={**extra, **more},
             )
 
     def _targets(self, value: Any, path: Path) -> Iterator[_Target]:
@@ -119,21 +120,17 @@ class _Reader:
                 yield _Target(name, path.index(i), extra)
 
     def _extra(self, extra: Json, path: Path, taken: Json) -> Json:
-        """Fields of an entry that its line does not know, unless the target's would do something there."""
+        """Fields that the original's line does not know, but for those that the target's would obey."""
         here = {self._target.name: ENTRY_TYPES[self._target.name]}
         kept: Json = self._pods.copy(extra, path, here)
-        if self._target.generation == "podSpecOverrides":
-            for key in kept.keys() & taken.keys():
+        for key in kept:
+            if key in taken:
                 self._findings.error(no_place(path.child(key), self._target))
         return kept
 
-    def _besides(self, target: _Target, taken: Json) -> Json:
-        if not target.extra:
-            return {}
-        kept = self._extra(target.extra, target.path, {})
-        for key in kept.keys() & taken.keys():
-            self._findings.error(no_place(target.path.child(key), self._target))
-        return kept
+    def _beside(self, pod: Any) -> Json:
+        """The fields of the pod where they stand in the entry itself."""
+        return values.obj(pod) if self._target.generation == "podSpecOverrides" else {}
 
     def _metadata(self, value: Any, path: Path) -> Json:
         """Labels and annotations of the Pod."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from plugins.framework import field, values
@@ -76,14 +75,10 @@ def agreed(marks: list[Mark], findings: Findings) -> tuple[str, ...]:
             lines = both
             kept.append(mark)
         else:
-            findings.error(field.forbidden(mark.path, _mixture(mark, next(_against(mark, kept)))))
+            # Each mark is a run of lines without a gap, so one of the others alone leaves none to both.
+            other = next(other for other in kept if not set(other.lines) & set(mark.lines))
+            findings.error(field.forbidden(mark.path, _mixture(mark, other)))
     return () if findings.errors else lines
-
-
-def _against(mark: Mark, others: list[Mark]) -> Iterator[Mark]:
-    yield from (other for other in others if not set(other.lines) & set(mark.lines))
-    # No single one of them: together they leave no line.
-    yield from others
 
 
 def _mixture(mark: Mark, other: Mark) -> str:

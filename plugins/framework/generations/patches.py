@@ -93,8 +93,9 @@ class _Reader:
         self._refuse_unknown(pod_template, here, "metadata", "spec")
         pod = self._pods.copy(pod_template.get("spec"), here.child("spec"), POD_TYPES)
         if self._target.generation == "podSpecOverrides":
-            for key in extra.keys() & values.obj(pod).keys():
-                self._findings.error(no_place(path.child(key), self._target))
+            for key in extra:
+                if key in values.obj(pod):
+                    self._findings.error(no_place(path.child(key), self._target))
         return Step(
             job=job["name"],
             path=path.child("name"),

