@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from plugins.framework.goform import FieldInfo, GoForms
 
 DIRECTIVE: Final = "$patch"
-_ORDER: Final = "$setElementOrder/"
+_ORDER: Final = "$setElementOrder"
 _RETAIN: Final = "$retainKeys"
-_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
+_DELETE_FROM: Final = "$deleteFromPrimitiveList"
+_GONE: Final = object()
 
 
 class Merger:
@@ -48,19 +49,26 @@ class Merger:
         out = dict(original)
         for key, value in patch.items():
             if key.startswith("$"):
-                _reject_directive(key, value)
+                name = _meant(key, value, original)
+                if name is None:
+                    continue
+                out[name] = value
                 continue
             if value is None:
                 out.pop(key, None)
                 continue
             info = fields.get(key)
             current = out.get(key)
-            if type(value) is dict and type(current) is dict:
+            if type(value) is not type(current):
+                out.pop(key, None)
+                if (fresh := _fresh(value)) is not _GONE:
+                    out[key] = fresh
+            elif type(value) is dict and type(current) is dict:
                 out[key] = self._objects(current, value, self._below(info))
             elif type(value) is list and type(current) is list and info is not None and info.merges:
                 out[key] = self._lists(current, value, info)
             else:
-                out[key] = self._fresh(value)
+                out[key] = value
         return out
 
     def _below(self, info: FieldInfo | None) -> Mapping[str, FieldInfo]:
@@ -82,19 +90,12 @@ class Merger:
                 patched[seen[name]] = (at, self._objects(previous, item, below))
                 continue
             at = position.get(name, -1)
-            value = self._objects(merged[at], item, below) if at >= 0 else self._fresh(item)
+            value = self._objects(merged[at], item, below) if at >= 0 else item
             seen[name] = len(patched)
             patched.append((at, value))
         touched = {at for at, _ in patched if at >= 0}
         rest = [(i, item) for i, item in enumerate(original) if i not in touched]
         return _interleave(patched, rest)
-
-    @staticmethod
-    def _fresh(value: Any) -> Any:
-        """A value that meets nothing to merge with: top-level ``$patch`` maps vanish, the rest is verbatim."""
-        if type(value) is dict and DIRECTIVE in value:
-            return {}
-        return value
 
 
 def _interleave(patched: list[tuple[int, Any]], rest: list[tuple[int, Any]]) -> list[Any]:
@@ -127,10 +128,29 @@ def _directive(patch: dict[str, Any]) -> dict[str, Any]:
     raise BuildError(f"Unknown patch type found: {word}")
 
 
-def _reject_directive(key: str, value: Any) -> None:
-    if key == _RETAIN or key.startswith(_ORDER):
-        if type(value) is not list:
+def _meant(key: str, value: Any, original: Mapping[str, Any]) -> str | None:
+    """Which key the value is for: a directive orders the merge about, another key with ``$`` is data.
+
+    Directives get here through maps of text alone (labels, a nodeSelector). None of them can be obeyed with a
+    text: two are errors, and one is taken for a value of the key that it names, if there is one.
+    """
+    for prefix in (_RETAIN, _ORDER):
+        if key.startswith(prefix) and (prefix == _ORDER or key == prefix):
             raise BuildError(f"invalid value of the directive {key} in a patch")
-        return
-    if key.startswith(_DELETE_FROM):
-        return
+    if not key.startswith(_DELETE_FROM):
+        return key
+    prefix, slash, name = key.partition("/")
+    if prefix != _DELETE_FROM or not slash:
+        raise BuildError(f"invalid directive {key} in a patch")
+    return name if type(original.get(name)) is type(value) else None
+
+
+def _fresh(value: Any) -> Any:
+    """A value that meets nothing to merge with: objects with ``$patch`` vanish, however deep (``removeDirectives``)."""
+    if type(value) is dict:
+        if DIRECTIVE in value:
+            return _GONE
+        return {k: kept for k, v in value.items() if (kept := _fresh(v)) is not _GONE}
+    if type(value) is list:
+        return [kept for v in value if (kept := _fresh(v)) is not _GONE]
+    return value
