@@ -99,8 +99,6 @@ class Admission:
             target, content = _target(request), request.content
             # Whole in nearly all cases; no wait is cheaper than a short one.
             body = content.read_nowait() if content.is_eof() else await self._arrival(request)
-            if len(body) > BODY_BYTES:
-                raise _too_large()
             return await self._review(target, body, self._begun(request))
         except _RefusedError as refused:
             self._recorder.rejected(refused.reason)
@@ -117,6 +115,8 @@ class Admission:
             return refuse(500, "internal error")
 
     async def _review(self, target: Target, body: bytes, begun: float) -> web.StreamResponse:
+        if len(body) > BODY_BYTES:
+            raise _too_large()
         deadline = begun + target.seconds
         if self.clock() >= deadline:
             raise _RefusedError(503, "late", "no time is left", **COME_BACK)

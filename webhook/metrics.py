@@ -6,47 +6,94 @@ job name fills the memory until the process is killed). Those are in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, exposition
+from prometheus_client import CollectorRegistry, Counter, Gauge, exposition
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from prometheus_client.metrics_core import Metric
 
     from webhook.review import Answer
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_LATEST
 
-SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+SECONDS: Final = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0),
+)
 """From "nothing to do" to the API server's default timeout."""
 
 OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
 
+class _Reviews(Collector):
+    """What is counted in each review: plain numbers, made into metrics when they are asked for.
+
+    The library's own counters lock and check, which costs 20 us a review where a review's code has just
+    filled the caches. All reviews are answered on one loop, so there is nothing to lock.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str, str, bool], int] = defaultdict(int)
+        self.durations: dict[str, _Durations] = defaultdict(_Durations)
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "stationmaster_admission_requests",
+            "Reviews answered; dry runs have series of their own and are in no other metric.",
+            labels=["webhook", "operation", "decision", "dry_run"],
+        )
+        for (*labels, dry_run), count in self.counts.items():
+            requests.add_metric([*map(str, labels), str(dry_run).lower()], count)
+        yield requests
+        seconds = HistogramMetricFamily(
+            "stationmaster_admission_duration_seconds",
+            "From the first byte of a review to its answer.",
+            labels=["webhook"],
+        )
+        for webhook, durations in self.durations.items():
+            seconds.add_metric([webhook], durations.cumulative(), durations.sum)
+        yield seconds
+
+
+class _Durations:
+    """A histogram."""
+
+    __slots__ = ("buckets", "sum")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(SECONDS) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.buckets[bisect_left(SECONDS, seconds)] += 1
+        self.sum += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """As Prometheus has it: each bucket counts all that are no longer than its bound."""
+        bounds = [*map(str, SECONDS), "+Inf"]
+        return list(zip(bounds, accumulate(self.buckets), strict=True))
+
+
 class Recorder:
     """Counts what happens, where it happens.
 
-    Each recorder has its own registry: nothing is global, and tests see only what they did. Child
-    objects are kept, since looking one up by its labels costs more than counting (8 us instead of 21).
+    Each recorder has its own registry: nothing is global, and tests see only what they did.
     """
 
     def __init__(self) -> None:
         """Declare all metrics, at zero."""
         self.registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "stationmaster_admission_requests",
-            "Reviews answered; dry runs have series of their own and are in no other metric.",
-            ["webhook", "operation", "decision", "dry_run"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "stationmaster_admission_duration_seconds",
-            "From the first byte of a review to its answer.",
-            ["webhook"],
-            buckets=SECONDS,
-            registry=registry,
-        )
+        self._reviews = _Reviews()
+        registry.register(self._reviews)
         self._in_flight = Gauge(
             "stationmaster_admission_in_flight", "Reviews being decided.", registry=registry
         )
@@ -87,28 +134,13 @@ class Recorder:
             registry=registry,
         )
         self._info = Gauge("stationmaster_build_info", "Always 1.", ["version"], registry=registry)
-        self._answers: dict[tuple[str, str, str, bool], Counter] = {}
-        self._durations = {
-            webhook: self._seconds.labels(webhook) for webhook in ("mutate", "validate")
-        }
 
     def answered(self, webhook: str, answer: Answer, seconds: float) -> None:
-        """Count a review that got its answer."""
-        key = (webhook, answer.operation, answer.decision, answer.dry_run)
-        child = self._answers.get(key)
-        if child is None:
-            child = self._answer(key)
-        child.inc()
+        """Count a review that got its answer; the time of a dry run is not observed."""
+        operation = answer.operation if answer.operation in OPERATIONS else "OTHER"
+        self._reviews.counts[webhook, operation, answer.decision, answer.dry_run] += 1
         if not answer.dry_run:
-            self._durations[webhook].observe(seconds)
-
-    def _answer(self, key: tuple[str, str, str, bool]) -> Counter:
-        webhook, operation, decision, dry_run = key
-        bounded = operation if operation in OPERATIONS else "OTHER"
-        child = self._requests.labels(webhook, bounded, decision, str(dry_run).lower())
-        if bounded == operation:
-            self._answers[key] = child
-        return child
+            self._reviews.durations[webhook].observe(seconds)
 
     def rejected(self, reason: str) -> None:
         """Count a request that was turned away before it was a review."""

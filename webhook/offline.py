@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -396,10 +396,16 @@ def _gang_differs(
         if spec["minMember"] != members or theirs != mine:
             out.append(
                 f"the controller's PodGroup asks for {spec['minMember']} members and "
-                f"{spec.get('minResources') or 'no resources'}; at most {members} pods with {resources} "
-                "run at one time"
+                f"{_amounts(spec.get('minResources'))}; at most {members} pods run at one time, with "
+                f"{_amounts(resources)}"
             )
     return out
+
+
+def _amounts(resources: Mapping[str, str] | None) -> str:
+    return (
+        " ".join(f"{name}={amount}" for name, amount in (resources or {}).items()) or "no resources"
+    )
 
 
 def _nano(text: str) -> int:

@@ -13,7 +13,7 @@ from plugins.framework import values
 from plugins.framework.info import RUNTIME_LAYER, Info
 
 _Source = tuple[str, str]
-_KEYS: Final = ("name", "mountPath", "containerPort", "key")
+_KEYS: Final = ("name", "mountPath", "containerPort", "path", "key")
 """Fields by which the items of a list are told apart, the first that an item has."""
 
 

@@ -41,6 +41,20 @@ def test_the_time_of_a_review_is_observed() -> None:
     assert value(recorder, "admission_duration_seconds_sum", **labels) == 0.004
     assert value(recorder, "admission_duration_seconds_bucket", le="0.0025", **labels) == 0
     assert value(recorder, "admission_duration_seconds_bucket", le="0.005", **labels) == 1
+    assert value(recorder, "admission_duration_seconds_bucket", le="+Inf", **labels) == 1
+    assert value(recorder, "admission_duration_seconds_count", **labels) == 1
+
+
+def test_a_time_on_a_bound_is_within_it_and_one_past_all_is_in_the_last_bucket() -> None:
+    recorder = Recorder()
+
+    for seconds in (0.005, 60.0):
+        recorder.answered("validate", make_answer(), seconds)
+
+    bucket = "admission_duration_seconds_bucket"
+    bounds = ("0.0025", "0.005", "10.0", "+Inf")
+    counts = [value(recorder, bucket, webhook="validate", le=bound) for bound in bounds]
+    assert counts == [0, 1, 1, 2]
 
 
 def test_a_dry_run_is_in_no_series_of_real_requests() -> None:

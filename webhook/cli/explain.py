@@ -86,7 +86,7 @@ def _tables(document: Document, explained: Explained) -> str:
     changes = [
         (_path(row.path), row.by, cell(row.before), cell(row.after)) for row in explained.changes
     ]
-    layers = [(row.path, show(row.value), row.layer) for row in explained.layers]
+    layers = [(row.path, show(row.value), f"{row.layer} {row.by}") for row in explained.layers]
     return "\n".join(
         [
             f"{subject_of(document)}\n"
@@ -102,7 +102,8 @@ def _as_json(document: Document, explained: Explained) -> dict[str, Any]:
         "allowed": explained.allowed,
         "changes": [_change(row) for row in explained.changes],
         "layers": [
-            {"path": row.path, "value": row.value, "layer": row.layer} for row in explained.layers
+            {"path": row.path, "value": row.value, "layer": row.layer, "by": row.by}
+            for row in explained.layers
         ],
     }
 

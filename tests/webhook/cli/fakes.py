@@ -66,6 +66,7 @@ class Layer:
     path: str
     value: Any
     layer: str
+    by: str
 
 
 @dataclass(kw_only=True)

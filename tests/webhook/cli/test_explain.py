@@ -14,7 +14,9 @@ EXPLAINED = Explained(
         Change(path=("metadata", "labels", "a.b/c"), by="Queue", before="x", after="y"),
         Change(path=("spec", "list", 0, "name"), by="Queue", before=None, after=ABSENT),
     ],
-    layers=[Layer(path="node.spec.containers[node].image", value="x:1", layer="runtime")],
+    layers=[
+        Layer(path="node.spec.containers[node].image", value="x:1", layer="runtime", by="base")
+    ],
 )
 
 
@@ -45,7 +47,12 @@ def test_json_is_for_programs(run: Run, engine: Engine) -> None:
             {"path": "spec.list[0].name", "by": "Queue", "before": None},
         ],
         "layers": [
-            {"path": "node.spec.containers[node].image", "value": "x:1", "layer": "runtime"}
+            {
+                "path": "node.spec.containers[node].image",
+                "value": "x:1",
+                "layer": "runtime",
+                "by": "base",
+            }
         ],
     }
 
