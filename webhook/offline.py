@@ -39,7 +39,6 @@ UID: Final = "00000000-0000-0000-0000-000000000000"
 NAMESPACE: Final = "default"
 """Where an object without a namespace goes, as with kubectl."""
 
-KINDS: Final = (names.TRAIN_JOB, *names.RUNTIME_KINDS)
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
     names.TRAINING_RUNTIME: "trainingruntimes",

@@ -13,8 +13,8 @@ from plugins.framework import values
 from plugins.framework.info import RUNTIME_LAYER, Info
 
 _Source = tuple[str, str]
-_KEYS: Final = ("name", "mountPath", "containerPort", "path", "key")
-"""Fields by which the items of a list are told apart, the first that an item has."""
+_KEYS: Final = ("mountPath", "containerPort", "name", "path", "key")
+"""Fields by which the items of a list are told apart, the first that an item has: a volume may be mounted twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,11 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         for key, item in value.items():
             yield from _leaves(f"{path}.{key}", item)
     elif type(value) is list and value and type(value[0]) is dict:
-        for i, item in enumerate(value):
-            yield from _leaves(f"{path}[{_label(item, i)}]", item)
+        labels = [_label(item, i) for i, item in enumerate(value)]
+        if len(set(labels)) < len(labels):
+            labels = [str(i) for i in range(len(value))]
+        for label, item in zip(labels, value, strict=True):
+            yield from _leaves(f"{path}[{label}]", item)
     elif value is not None and value != {}:
         yield path, value
 

@@ -354,18 +354,22 @@ def _short(text: str) -> str:
 
 def fit_warnings(warnings: Sequence[str]) -> list[str]:
     """What the API server will pass on of these warnings; the last one says how many were left out."""
+    # Some may be the same once they are cut, and the API server drops such.
+    texts = list(dict.fromkeys(_cut(warning) for warning in warnings))
     out: list[str] = []
     left = MOST_WARNINGS - LONGEST_WARNING
-    for i, warning in enumerate(warnings):
-        text = field.escape(warning)
-        if len(text) > LONGEST_WARNING:
-            text = f"{text[: LONGEST_WARNING - 3]}..."
+    for i, text in enumerate(texts):
         if len(text) > left:
-            out.append(f"{len(warnings) - i} more warnings were left out")
+            out.append(f"{len(texts) - i} more warnings were left out")
             break
         out.append(text)
         left -= len(text)
     return out
+
+
+def _cut(warning: str) -> str:
+    text = field.escape(warning)
+    return text if len(text) <= LONGEST_WARNING else f"{text[: LONGEST_WARNING - 3]}..."
 
 
 def with_object(request: AdmissionRequest, raw: dict[str, Any]) -> AdmissionRequest:

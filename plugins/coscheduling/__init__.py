@@ -55,7 +55,7 @@ class CoScheduling(
         del ctx, old, new
         found = Findings()
         if info is not None and _applies(info.runtime):
-            found.warn(*gang.warn_about_gang(info))
+            found.warn(*gang.warn_about_gang(p.base for p in info.pod_sets))
         return found
 
     def validate_runtime(
@@ -69,6 +69,8 @@ class CoScheduling(
                 "only one of coscheduling and volcano may be set: each makes a PodGroup of its own"
             )
             found.error(field.forbidden(_POLICY, detail))
+        if _applies(new):
+            found.warn(*gang.warn_about_gang(new.jobs))
         timeout = values.at(new.pod_group_policy, "coscheduling", "scheduleTimeoutSeconds")
         if type(timeout) is int and timeout < 0:
             at = _POLICY.child("coscheduling", "scheduleTimeoutSeconds")

@@ -13,8 +13,11 @@ from plugins.framework.api import names
 from plugins.framework.resources import template_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from plugins.framework.info import Info, PodSet
     from plugins.framework.quantity import Quantity
+    from plugins.framework.runtime import Job
 
 
 class Gang(NamedTuple):
@@ -76,18 +79,17 @@ def _seen_resources(info: Info, pod_set: PodSet) -> dict[str, Any] | None:
     return info.job.resources_per_node if info.line.counts_merged_requests and trains else None
 
 
-def warn_about_gang(info: Info) -> list[str]:
-    """What a gang of this runtime will run into (G23)."""
+def warn_about_gang(jobs: Iterable[Job]) -> list[str]:
+    """What a gang of these jobs will run into (G23)."""
+    jobs = list(jobs)
     out: list[str] = []
-    waiting = [p.name for p in info.pod_sets if p.base.depends_on]
+    waiting = [job.name for job in jobs if job.depends_on]
     if waiting:
         out.append(
             f"the PodGroup counts every job, but {', '.join(waiting)} waits for others by dependsOn: the gang is "
             "never complete and no pod starts"
         )
-    unscheduled = [
-        p.name for p in info.pod_sets if not values.text(p.base.pod.get("schedulerName"))
-    ]
+    unscheduled = [job.name for job in jobs if not values.text(job.pod.get("schedulerName"))]
     if unscheduled:
         out.append(
             f"job {', '.join(unscheduled)} names no schedulerName: the default scheduler ignores the PodGroup"

@@ -8,7 +8,6 @@ for pods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import quantity, values
@@ -181,10 +180,6 @@ class PodSet:
         for replica in range(replicas):
             for pod in range(max(self.count, 0)):
                 yield f"{info.job.name}-{self.name}-{replica}-{pod}.{domain}"
-
-    def first_endpoints(self, most: int) -> list[str]:
-        """At most ``most`` host names."""
-        return list(islice(self.endpoints, most))
 
     def has_container(self, name: str) -> bool:
         """Whether the pod has a regular container of that name."""

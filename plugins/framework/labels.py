@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field, values
-from plugins.framework.schema.meta import not_label_value, not_qualified_name
+from plugins.framework.schema.syntax import not_label_value, not_qualified_name
 
 if TYPE_CHECKING:
     from plugins.framework.field import FieldError, Path

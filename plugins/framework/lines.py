@@ -63,8 +63,6 @@ class Line:
     """Overrides may change if the job is suspended before *or* after; else only after."""
     unique_targets: bool
     """A job may be named once in the whole list of overrides."""
-    patch_time: bool
-    """The Trainer stamps ``time`` on patches."""
 
     @property
     def has_managers(self) -> bool:
@@ -96,7 +94,6 @@ _V23: Final = Line(
     snapshot=True,
     suspended_before_or_after=True,
     unique_targets=False,
-    patch_time=True,
 )
 
 _V22: Final = Line(
@@ -123,7 +120,6 @@ _V22: Final = Line(
     snapshot=False,
     suspended_before_or_after=True,
     unique_targets=False,
-    patch_time=True,
 )
 
 _V21: Final = Line(
@@ -150,7 +146,6 @@ _V21: Final = Line(
     snapshot=False,
     suspended_before_or_after=False,
     unique_targets=False,
-    patch_time=False,
 )
 
 _V20: Final = Line(
@@ -177,7 +172,6 @@ _V20: Final = Line(
     snapshot=False,
     suspended_before_or_after=False,
     unique_targets=True,
-    patch_time=False,
 )
 
 LINES: Final[dict[str, Line]] = {line.name: line for line in (_V20, _V21, _V22, _V23)}

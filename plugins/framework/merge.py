@@ -134,9 +134,8 @@ def _meant(key: str, value: Any, original: Mapping[str, Any]) -> str | None:
     Directives get here through maps of text alone (labels, a nodeSelector). None of them can be obeyed with a
     text: two are errors, and one is taken for a value of the key that it names, if there is one.
     """
-    for prefix in (_RETAIN, _ORDER):
-        if key.startswith(prefix) and (prefix == _ORDER or key == prefix):
-            raise BuildError(f"invalid value of the directive {key} in a patch")
+    if key == _RETAIN or key.startswith(_ORDER):
+        raise BuildError(f"invalid value of the directive {key} in a patch")
     if not key.startswith(_DELETE_FROM):
         return key
     prefix, slash, name = key.partition("/")

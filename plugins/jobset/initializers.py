@@ -26,7 +26,9 @@ def problems(info: Info) -> Iterator[FieldError]:
         if type(source) is dict:
             detail = _problem(info, key, name)
             if detail:
-                yield field.invalid(Path("spec", "initializer", key), source, detail)
+                # Without the env: it holds credentials, and messages go to audit logs.
+                shown = {name: value for name, value in source.items() if name != "env"}
+                yield field.invalid(Path("spec", "initializer", key), shown, detail)
 
 
 def _problem(info: Info, key: str, name: str) -> str:

@@ -243,8 +243,8 @@ def _surprises(ctx: Context, info: Info) -> list[str]:
         )
     if launcher is not None and launcher.ancestor == names.TRAINER and launcher.count > 1:
         out.append(
-            f"the runtime's numNodes of {launcher.count} makes {launcher.count} launchers, not workers: "
-            "set spec.trainer.numNodes, or have the runtime say 1"
+            f"the runtime's numNodes of {launcher.count} makes {launcher.count} launchers, not workers: the "
+            "runtime should say 1, and spec.trainer.numNodes how many workers there are"
         )
     gpus = gpu_count(info.resources_per_node())
     if gpus and (number := slots(info)) < gpus:

@@ -64,7 +64,9 @@ def _meaning(line: Line, job: TrainJob) -> list[Any]:
     out: list[Any] = []
     for entry in values.items(job.spec.get(line.generation)):
         typed = values.without_empty(forms.normalize(entry, kind))
-        out.append({k: v for k, v in typed.items() if k != "time"} if type(typed) is dict else typed)
+        out.append(
+            {k: v for k, v in typed.items() if k != "time"} if type(typed) is dict else typed
+        )
     return out
 
 

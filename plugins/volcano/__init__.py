@@ -67,16 +67,19 @@ class Volcano(
             found.warn(
                 f"jobs name priority classes {', '.join(classes)}: the PodGroup gets the last"
             )
-        found.warn(*gang.warn_about_gang(info))
+        found.warn(*gang.warn_about_gang(p.base for p in info.pod_sets))
         return found
 
     def validate_runtime(
         self, ctx: Context, old: CompiledRuntime | None, new: CompiledRuntime
     ) -> Findings:
-        """An empty queue name in the template refuses every TrainJob."""
+        """An empty queue name in the template refuses every TrainJob; a gang that can never be complete."""
         del ctx, old
         found = Findings()
-        if _applies(new) and new.jobset_annotations.get(QUEUE_ANNOTATION) == "":
+        if not _applies(new):
+            return found
+        found.warn(*gang.warn_about_gang(new.jobs))
+        if new.jobset_annotations.get(QUEUE_ANNOTATION) == "":
             at = Path("spec", "template", "metadata", "annotations").key(QUEUE_ANNOTATION)
             found.error(field.invalid(at, "", "Volcano queue name must not be empty"))
         return found

@@ -88,8 +88,8 @@ def test_what_the_api_server_would_say_comes_first_and_once() -> None:
     job = JOB.field("9x", "metadata", "name").nodes(-1).field("x", "spec", "managedBy")
     found = said(Folder.of(RUNTIME).admit(job))
     assert [text.split(":")[0] for text in found] == [
-        "spec.managedBy",
         "metadata.name",
+        "spec.managedBy",
         "spec.trainer.numNodes",
     ]
 
@@ -322,7 +322,7 @@ def test_a_refused_job_is_rendered_with_its_findings() -> None:
     rendered = Folder.of(RUNTIME).render(JOB.nodes(2).env("PET_NNODES", "9"))
     assert not rendered.ok
     assert texts(rendered.findings.errors)[0].startswith("spec.trainer.env[0].name: Forbidden")
-    assert env(rendered)["PET_NNODES"] == "2"
+    assert env(rendered)["PET_NNODES"] == "9", "what the Trainer would build: the user's value wins"
 
 
 def test_nothing_is_rendered_where_the_controller_fails() -> None:

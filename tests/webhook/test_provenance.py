@@ -70,40 +70,46 @@ def rows(job: MakeTrainJob, *, line: str = "2.3") -> dict[str, Layer]:
     return by_path
 
 
-FROM: dict[str, tuple[object, str]] = {
-    "node.spec.nodeSelector.disk": ("hdd", "runtime"),
-    "node.spec.nodeSelector.zone": ("z2", "b.example/two"),
-    "node.spec.serviceAccountName": ("sa", "a.example/one"),
-    "node.metadata.labels.own": ("1", "runtime"),
-    "node.metadata.labels.more": ("2", "b.example/two"),
-    "node.metadata.labels.scheduling.x-k8s.io/pod-group": ("test-job", "podGroupPolicy"),
-    "node.job.metadata.annotations.job": ("3", "b.example/two"),
-    "node.spec.containers[node].image": ("job:1", "spec.trainer"),
-    "node.spec.containers[node].command": (["base"], "runtime"),
-    "node.spec.containers[node].env[A].value": ("runtime", "runtime"),
-    "node.spec.containers[node].env[B].value": ("job", "Torch"),
-    "node.spec.containers[node].env[C].value": ("job", "Torch"),
-    "node.spec.containers[node].env[PET_NNODES].value": ("2", "Torch"),
-    "node.spec.containers[node].volumeMounts[/v].name": ("v", "runtime"),
-    "node.spec.containers[node].volumeMounts[/w].name": ("v", "b.example/two"),
-    "node.spec.containers[node].resources.requests.memory": ("1Gi", "runtime"),
-    "node.spec.containers[node].resources.requests.cpu": ("8", "spec.trainer.resourcesPerNode"),
+RUNTIME_BY = "ClusterTrainingRuntime/runtime"
+FROM: dict[str, tuple[object, str, str]] = {
+    "node.spec.nodeSelector.disk": ("hdd", "runtime", RUNTIME_BY),
+    "node.spec.nodeSelector.zone": ("z2", "override", "b.example/two"),
+    "node.spec.serviceAccountName": ("sa", "override", "a.example/one"),
+    "node.metadata.labels.own": ("1", "runtime", RUNTIME_BY),
+    "node.metadata.labels.more": ("2", "override", "b.example/two"),
+    "node.metadata.labels.scheduling.x-k8s.io/pod-group": ("test-job", "plugin", "podGroupPolicy"),
+    "node.job.metadata.annotations.job": ("3", "override", "b.example/two"),
+    "node.spec.containers[node].image": ("job:1", "TrainJob", "spec.trainer"),
+    "node.spec.containers[node].command": (["base"], "runtime", RUNTIME_BY),
+    "node.spec.containers[node].env[A].value": ("runtime", "runtime", RUNTIME_BY),
+    "node.spec.containers[node].env[B].value": ("job", "plugin", "Torch"),
+    "node.spec.containers[node].env[C].value": ("job", "plugin", "Torch"),
+    "node.spec.containers[node].env[PET_NNODES].value": ("2", "plugin", "Torch"),
+    "node.spec.containers[node].volumeMounts[/v].name": ("v", "runtime", RUNTIME_BY),
+    "node.spec.containers[node].volumeMounts[/w].name": ("v", "override", "b.example/two"),
+    "node.spec.containers[node].ports[29500].containerPort": (29500, "plugin", "Torch"),
+    "node.spec.containers[node].resources.requests.memory": ("1Gi", "runtime", RUNTIME_BY),
+    "node.spec.containers[node].resources.requests.cpu": (
+        "8",
+        "TrainJob",
+        "spec.trainer.resourcesPerNode",
+    ),
 }
 
 
 @pytest.mark.parametrize("path", FROM)
 def test_a_value_names_its_layer(path: str) -> None:
     row = rows(JOB)[path]
-    assert (row.value, row.layer) == FROM[path]
+    assert (row.value, row.layer, row.by) == FROM[path]
 
 
 def test_the_count_comes_from_whoever_said_it_last() -> None:
     def layer(job: MakeTrainJob) -> tuple[object, str]:
         row = rows(job)["node.parallelism"]
-        return row.value, row.layer
+        return row.value, row.by
 
-    assert layer(JOB)[0] == 2
-    assert layer(JOB.nodes(5))[0] == 5
+    assert layer(JOB) == (2, "JobSet")
+    assert layer(JOB.nodes(5)) == (5, "JobSet")
 
 
 def test_every_value_of_the_rendered_pods_has_a_layer() -> None:
@@ -114,11 +120,25 @@ def test_every_value_of_the_rendered_pods_has_a_layer() -> None:
     assert explained["node.spec.containers[node].image"].value == container_["image"]
     names = {f"node.spec.containers[node].env[{e['name']}].name" for e in container_["env"]}
     assert names == {p for p in explained if ".env[" in p and p.endswith(".name")}
-    assert all(row.layer for row in explained.values())
-    assert "controller" not in {row.layer for row in explained.values()}
+    kinds = {"runtime", "override", "TrainJob", "plugin"}
+    assert all(row.layer in kinds and row.by for row in explained.values())
+
+
+def test_items_that_nothing_tells_apart_are_numbered() -> None:
+    tolerations = [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]
+    job = make_train_job().patch(
+        "a.example/one", job_patch("node", pod={"tolerations": tolerations})
+    )
+    found = {p: r.value for p, r in rows(job).items() if p.startswith("node.spec.tolerations")}
+    assert found == {
+        "node.spec.tolerations[0].key": "a",
+        "node.spec.tolerations[0].effect": "NoSchedule",
+        "node.spec.tolerations[1].key": "a",
+        "node.spec.tolerations[1].effect": "NoExecute",
+    }
 
 
 def test_layers_of_an_older_line_are_numbered() -> None:
     job = make_train_job().pod_template_override("node", pod={"nodeSelector": {"zone": "z1"}})
     row = rows(job, line="2.1")["node.spec.nodeSelector.zone"]
-    assert (row.value, row.layer) == ("z1", "podTemplateOverrides[0]")
+    assert (row.value, row.by) == ("z1", "podTemplateOverrides[0]")

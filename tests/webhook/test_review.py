@@ -240,6 +240,7 @@ def test_a_refusal_carries_warnings_and_no_patch() -> None:
     assert response.keys() == {"uid", "allowed", "status", "warnings"}
 
 
+LONG = [f"{i:02}" + "x" * 254 for i in range(20)]
 WARNINGS: dict[str, tuple[list[str], list[str]]] = {
     "none": ([], []),
     "as they are": (["a", "b"], ["a", "b"]),
@@ -247,11 +248,12 @@ WARNINGS: dict[str, tuple[list[str], list[str]]] = {
     "a line break would lose it": (["a\nb\x1b[0m"], ["a\\u000ab\\u001b[0m"]),
     "a long one is cut": (["x" * 300], ["x" * 253 + "..."]),
     "256 characters are not": (["x" * 256], ["x" * 256]),
-    "what does not fit is counted": (
-        ["x" * 256] * 20,
-        ["x" * 256] * 15 + ["5 more warnings were left out"],
+    "what does not fit is counted": (LONG, [*LONG[:15], "5 more warnings were left out"]),
+    "the last word fits too": (LONG[:15], LONG[:15]),
+    "what is the same once it is cut is said once": (
+        ["x" * 300 + "a", "x" * 300 + "b"],
+        ["x" * 253 + "..."],
     ),
-    "the last word fits too": (["x" * 256] * 15, ["x" * 256] * 15),
 }
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

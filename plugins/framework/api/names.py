@@ -34,5 +34,4 @@ KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 TOTALS_ANNOTATION: Final = "stationmaster.dev/podgroup-totals"
 APPLIED_ANNOTATION: Final = "stationmaster.dev/applied"
 OUR_ANNOTATIONS: Final = (TOTALS_ANNOTATION, APPLIED_ANNOTATION)
-OUR_PREFIX: Final = "stationmaster.dev/"
 OUR_MANAGERS: Final = ("stationmaster.dev/defaults", "stationmaster.dev/overrides")

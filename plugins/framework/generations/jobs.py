@@ -61,16 +61,16 @@ def _apart(source: Line, target: Line) -> Iterator[str]:
 def _written(
     overrides: Overrides, source: Line, target: Line, findings: Findings
 ) -> Iterator[tuple[str, Any]]:
-    steps = overrides.steps
-    if target.has_managers:
-        steps = compose.reduced(steps, patches.MOST_PATCHES, source, target, findings)
-        overrides.steps = steps
-        yield target.generation, patches.write(overrides, findings)
+    most = 1 if target.unique_targets else patches.MOST_PATCHES if target.has_managers else 0
+    if most:
+        overrides.steps = compose.reduced(overrides.steps, most, source, target, findings)
+    if findings.errors:
         return
-    if target.unique_targets:
-        steps = compose.reduced(steps, 1, source, target, findings)
-    yield target.generation, listed.write(steps, target)
-    yield from zip(LABELS, (overrides.labels, overrides.annotations), strict=True)
+    if target.has_managers:
+        yield target.generation, patches.write(overrides, source, findings)
+    else:
+        yield target.generation, listed.write(overrides.steps, target)
+        yield from zip(LABELS, (overrides.labels, overrides.annotations), strict=True)
 
 
 def _replaced(spec: Json, apart: frozenset[Path], fields: dict[str, Any]) -> Json:

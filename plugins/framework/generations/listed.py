@@ -101,7 +101,7 @@ class _Reader:
                 origin=(i,),
                 metadata=metadata,
                 spec=values.obj(pod),
-                extra={**extra, **more},
+                extra={**extra, **more} if more else extra,
             )
 
     def _targets(self, value: Any, path: Path) -> Iterator[_Target]:

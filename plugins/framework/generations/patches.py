@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from plugins.framework import field, values
@@ -13,6 +12,7 @@ from plugins.framework.generations.steps import (
     LABELS,
     POD_TYPES,
     UNUSED,
+    Contents,
     Json,
     Overrides,
     Step,
@@ -30,6 +30,8 @@ PATCHES: Final = "runtimePatches"
 MOST_PATCHES: Final = 16
 MOST_JOBS: Final = 100
 """maxItems of ``runtimePatches`` and of the ``replicatedJobs`` of one."""
+MOST_CHARACTERS: Final = 8 << 20
+"""The bound of what is read; no API server would store a tenth of it."""
 MANAGER_PREFIX: Final = "converted.stationmaster.dev/"
 """Managers that we make are this and the index of the patch. They must be ``<host>/<path>``, each other's equal never."""
 
@@ -161,7 +163,7 @@ class _Reader:
         return copied
 
 
-def write(overrides: Overrides, findings: Findings) -> list[Json]:
+def write(overrides: Overrides, source: Line, findings: Findings) -> list[Json]:
     """The patches of a 2.2 or 2.3 job: as few as keep the order of each job's overrides.
 
     The first also carries the JobSet's labels and annotations.
@@ -170,7 +172,11 @@ def write(overrides: Overrides, findings: Findings) -> list[Json]:
     for key, item in zip(LABELS, (overrides.labels, overrides.annotations), strict=True):
         if item:
             metadata[key] = values.copy(item)
-    layers = list(_layers(overrides.steps, findings))
+    layers = _layers(overrides.steps, findings)
+    if not findings.errors:
+        _refuse_repetition(overrides.steps, SPEC.child(source.generation), findings)
+    if findings.errors:
+        return []
     patches = []
     for i, layer in enumerate(layers or ([[]] if metadata else [])):
         template: Json = {"metadata": metadata} if metadata and i == 0 else {}
@@ -185,7 +191,7 @@ def write(overrides: Overrides, findings: Findings) -> list[Json]:
     return patches
 
 
-def _layers(steps: list[Step], findings: Findings) -> Iterator[list[Step]]:
+def _layers(steps: list[Step], findings: Findings) -> list[list[Step]]:
     """Steps in patches: a patch holds each job once, and a job's steps stand in its patches in their order."""
     layers: list[list[Step]] = [[] for _ in range(MOST_PATCHES)]
     following: dict[str, int] = {}
@@ -193,13 +199,21 @@ def _layers(steps: list[Step], findings: Findings) -> Iterator[list[Step]]:
         at = following.get(step.job, 0)
         while at < MOST_PATCHES and len(layers[at]) == MOST_JOBS:
             at += 1
-        following[step.job] = at + 1
-        if at < MOST_PATCHES:
-            layers[at].append(step)
-        else:
+        if at == MOST_PATCHES:
             detail = f"{PATCHES} hold at most {MOST_PATCHES} patches of {MOST_JOBS} jobs: use fewer overrides"
             findings.error(field.forbidden(step.path, detail))
-    yield from (layer for layer in layers if layer)
+            break
+        following[step.job] = at + 1
+        layers[at].append(step)
+    return [layer for layer in layers if layer]
+
+
+def _refuse_repetition(steps: list[Step], path: Path, findings: Findings) -> None:
+    """An older entry says once for many jobs what a patch says again for each of them."""
+    contents = Contents()
+    if sum(len(contents.of(step)) for step in steps) > MOST_CHARACTERS:
+        detail = f"said again for each job as {PATCHES} do, this passes {MOST_CHARACTERS >> 20} MiB: name fewer jobs"
+        findings.error(field.forbidden(path, detail))
 
 
 def _replicated_job(step: Step) -> Json:

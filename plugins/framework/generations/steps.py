@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plugins.framework import values
 from plugins.framework.field import Path
 from plugins.framework.generations.translate import Types
 
@@ -40,11 +40,6 @@ class Step:
     extra: Json = field(default_factory=dict)
     """Fields of the entry that no line knows."""
 
-    def says_the_same(self, other: Step) -> bool:
-        """Whether two steps differ in the job only."""
-        mine = [self.metadata, self.spec, self.extra]
-        return values.same(mine, [other.metadata, other.spec, other.extra])
-
 
 @dataclass(slots=True, kw_only=True)
 class Overrides:
@@ -64,20 +59,32 @@ def by_job(steps: list[Step]) -> dict[str, list[Step]]:
     return out
 
 
+class Contents:
+    """What steps say, as text. The steps of one entry share their values, which are written once."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        """Start with no texts; the steps must outlive this."""
+        self._texts: dict[tuple[int, ...], str] = {}
+
+    def of(self, step: Step) -> str:
+        """Equal for steps that differ in the job only."""
+        parts = (step.metadata, step.spec, step.extra)
+        key = tuple(map(id, parts))
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+        return text
+
+
 def grouped(steps: list[Step]) -> list[list[Step]]:
     """Steps of the same entry that say the same, together again: one entry may name several jobs.
 
     An entry holds a job once, and entries stand one after another, so no step moves past another of its own job.
     """
-    groups: list[list[Step]] = []
-    of_entry: dict[tuple[int, ...], list[list[Step]]] = {}
+    contents = Contents()
+    groups: dict[tuple[tuple[int, ...], str], list[Step]] = {}
     for step in steps:
-        own = of_entry.setdefault(step.origin, [])
-        for group in own:
-            if group[0].says_the_same(step):
-                group.append(step)
-                break
-        else:
-            own.append([step])
-            groups.append(own[-1])
-    return groups
+        groups.setdefault((step.origin, contents.of(step)), []).append(step)
+    return list(groups.values())

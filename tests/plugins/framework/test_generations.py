@@ -587,6 +587,7 @@ DOWN |= {
                     0,
                     {
                         "foo": 1,
+                        "baz": 1,
                         **patched(
                             "a",
                             {"labels": {"l": "1"}, "annotations": {}, "name": "", "bar": 1},
@@ -623,11 +624,10 @@ def env(*names: str, **values: str) -> list[Json]:
     ]
 
 
-def stuck(index: int, why: str, name: str = "a") -> str:
+def stuck(index: int, why: str) -> str:
     return (
-        f"spec.podTemplateOverrides[{index}].targetJobs[0]: Forbidden: Trainer 2.0 can override a job once, and this "
-        f'override of "{name}" cannot be merged into the one before it in spec.podTemplateOverrides without changing '
-        f"{why}: merge them by hand"
+        f'spec.podTemplateOverrides[{index}].targetJobs[0]: Forbidden: Trainer 2.0 can override job "a" once, and merging '
+        f"this override into the one before it would change {why}: merge them by hand"
     )
 
 
@@ -1110,7 +1110,25 @@ def test_more_overrides_than_patches_that_cannot_be_merged_are_refused() -> None
     assert {e.field for e in converted.findings.errors} == {
         f"spec.podTemplateOverrides[{i}].targetJobs[0]" for i in range(1, 17)
     }
-    assert "Trainer 2.2 can override a job 16 times" in str(converted.findings.errors[0])
+    assert 'Trainer 2.2 can override job "a" 16 times' in str(converted.findings.errors[0])
+
+
+def test_hundreds_of_overrides_of_one_job_are_refused_in_no_time() -> None:
+    entries = [template_override("a", nodeSelector={f"k{i}": "1"}) for i in range(300)]
+    for to, first in (("2.0", 257), ("2.3", 272)):
+        (error,) = generations.convert(job(podTemplateOverrides=entries), LINES[to]).findings.errors
+        assert error.field == f"spec.podTemplateOverrides[{first}].targetJobs[0]"
+        assert error.detail.endswith("no more than 256 overrides are merged: use fewer")
+
+
+def test_what_grows_past_all_bounds_when_said_again_for_each_job_is_refused() -> None:
+    long = {"nodeSelector": {f"{i:063}": "x" * 63 for i in range(1000)}}
+    raw = job(podTemplateOverrides=[template_override(*(f"j{i}" for i in range(100)), **long)])
+    (error,) = generations.convert(raw, LINES["2.3"]).findings.errors
+    assert str(error) == (
+        "spec.podTemplateOverrides: Forbidden: said again for each job as runtimePatches do, this passes 8 MiB: name "
+        "fewer jobs"
+    )
 
 
 def test_a_patch_holds_100_jobs_and_the_next_one_the_rest() -> None:

@@ -141,7 +141,7 @@ def test_m08_a_patch_without_affinity_leaves_the_templates() -> None:
 
 
 def test_affinities_of_two_kinds_live_together_and_term_lists_are_replaced() -> None:
-    other = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    other: Json = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     terms = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -219,10 +219,10 @@ def test_m17_the_trainer_leaves_two_sources_which_we_refuse_elsewhere() -> None:
 def test_mounts_are_merged_by_path() -> None:
     side = container("side", volumeMounts=[mount("v", "/a")])
     runtime = PLAIN.node(container("node"), side, pod={"volumes": [{"name": "v", "emptyDir": {}}]})
-    volume = {"volumes": [{"name": "w", "emptyDir": {}}]}
+    volumes = [{"name": "w", "emptyDir": {}}]
 
     def mounts(*wanted: Json) -> list[Json]:
-        job = patch(containers=[patched("side", volumeMounts=list(wanted))], **volume)
+        job = patch(containers=[patched("side", volumeMounts=list(wanted))], volumes=volumes)
         found: list[Json] = built(job, runtime).container("node", "side")["volumeMounts"]
         return found
 

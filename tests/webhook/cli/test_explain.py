@@ -32,7 +32,7 @@ def test_the_tables_tell_who_and_what_was_before(run: Run, engine: Engine) -> No
         "spec.list[0].name        Queue             null     -\n"
         "\n"
         "VALUE OF                           VALUE   FROM\n"
-        'node.spec.containers[node].image   "x:1"   runtime\n'
+        'node.spec.containers[node].image   "x:1"   runtime base\n'
     )
 
 
