@@ -7,10 +7,11 @@ answered as a review, since any HTTP status but 200 is "the webhook broke" to th
 from __future__ import annotations
 
 import base64
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import orjson
 
@@ -47,6 +48,31 @@ Decision = Literal["allowed", "patched", "denied", "error"]
 Phase = Literal["mutate", "validate"]
 
 
+class NotNow(StationmasterError):  # noqa: N818  # no error: another time the answer may be yes
+    """The object cannot be judged at this moment, and is refused for this moment only."""
+
+    def __init__(self, message: str, *, retry_after_seconds: int | None = 1) -> None:
+        """Say why. With a time, kubectl and every client-go program come back by themselves."""
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Looked(NamedTuple):
+    """What a request sees of the cluster."""
+
+    cluster: Snapshot
+    warnings: tuple[str, ...] = ()
+    """How far what it sees can be trusted."""
+
+
+class Live(Protocol):
+    """What there is to know about a TrainJob's surroundings that the snapshot of the moment lacks."""
+
+    @abstractmethod
+    async def look(self, ctx: Context, raw: dict[str, Any]) -> Looked:
+        """The cluster as this request should see it, within its deadline. May raise NotNow."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What goes back, and what the log and the metrics say of it."""
@@ -74,11 +100,13 @@ class Verdict:
     result: Result
     error: str = ""
     """Why we could not judge; the request is allowed with a warning that says so."""
+    not_now: NotNow | None = None
+    """Why we cannot judge at this moment; the request is refused for this moment."""
 
     @property
     def decision(self) -> Decision:
         """The one word for the log."""
-        if self.error:
+        if self.error or self.not_now:
             return "error"
         if not self.result.allowed:
             return "denied"
@@ -88,7 +116,7 @@ class Verdict:
 class Reviewer:
     """Answers reviews from snapshots of the cluster. Holds no state of its own."""
 
-    __slots__ = ("_clock", "_line", "_pipeline", "_source")
+    __slots__ = ("_clock", "_line", "_live", "_pipeline", "_source")
 
     def __init__(
         self,
@@ -97,8 +125,10 @@ class Reviewer:
         *,
         line: Line | None,
         clock: Callable[[], float],
+        live: Live | None = None,
     ) -> None:
         """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own."""
+        self._live = live
         self._pipeline = pipeline
         self._source = source
         self._line = line
@@ -118,6 +148,8 @@ class Reviewer:
         """Judge one request; a fault becomes an allowed answer that says what failed."""
         try:
             return Verdict(request=request, result=await self._dispatch(phase, request, deadline))
+        except NotNow as error:
+            return Verdict(request=request, result=Result(), not_now=error)
         except DeadlineExceeded as error:
             return _gave_up(request, str(error))
         except StationmasterError as error:
@@ -143,6 +175,9 @@ class Reviewer:
             misshapen = _misshapen(ctx, kind, raw)
             if misshapen is not None:
                 return misshapen
+        warnings: tuple[str, ...] = ()
+        if self._live is not None and kind == names.TRAIN_JOB:
+            ctx.cluster, warnings = await self._live.look(ctx, raw)
         try:
             result = await self._run(phase, ctx, kind, raw)
         except DeadlineExceeded:
@@ -152,6 +187,7 @@ class Reviewer:
             if misshapen is None:
                 raise
             return misshapen
+        result.findings.warnings.extend(warnings)
         return (result.faults and _misshapen(ctx, kind, raw)) or result
 
     async def _run(self, phase: Phase, ctx: Context, kind: str, raw: dict[str, Any]) -> Result:
@@ -221,10 +257,11 @@ def decode(body: bytes) -> AdmissionRequest:
         raise BadReview(f"the body is not JSON: {error}") from error
     if depth.exceeds(body, review):
         raise BadReview(f"the body is nested more than {depth.MOST} levels deep")
-    return request_of(review)
+    # An escaped dollar sign is one too.
+    return request_of(review, may_have_directives=b'"$' in body or b"\\u0024" in body)
 
 
-def request_of(review: Any) -> AdmissionRequest:
+def request_of(review: Any, *, may_have_directives: bool = True) -> AdmissionRequest:
     """A parsed review -> request. Raises BadReview where it is none."""
     if (
         type(review) is not dict
@@ -255,6 +292,7 @@ def request_of(review: Any) -> AdmissionRequest:
         old_object=old if type(old) is dict else None,
         options=values.obj(request.get("options")),
         dry_run=request.get("dryRun") is True,
+        may_have_directives=may_have_directives,
     )
 
 
@@ -296,8 +334,11 @@ def encode(verdict: Verdict) -> Answer:
 def review_of(verdict: Verdict) -> dict[str, Any]:
     """The AdmissionReview that answers: ``patch`` and ``patchType`` together or not at all."""
     result = verdict.result
-    response: dict[str, Any] = {"uid": verdict.request.uid, "allowed": result.allowed}
-    if not result.allowed:
+    allowed = result.allowed and verdict.not_now is None
+    response: dict[str, Any] = {"uid": verdict.request.uid, "allowed": allowed}
+    if verdict.not_now is not None:
+        response["status"] = status_not_now(verdict.request, verdict.not_now)
+    elif not allowed:
         response["status"] = status_of(verdict.request, result.findings.errors)
     elif result.patch:
         response["patchType"] = "JSONPatch"
@@ -306,6 +347,23 @@ def review_of(verdict: Verdict) -> dict[str, Any]:
     if warnings:
         response["warnings"] = warnings
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+
+
+def status_not_now(request: AdmissionRequest, why: NotNow) -> dict[str, Any]:
+    """The Status of a refusal for the moment; 429 with a time is repeated up to ten times, silently."""
+    details: dict[str, Any] = {"kind": request.kind, "group": request.group}
+    if request.name:
+        details["name"] = _short(request.name)
+    if why.retry_after_seconds is not None:
+        details["retryAfterSeconds"] = why.retry_after_seconds
+    is_soon = why.retry_after_seconds is not None
+    return {
+        "status": "Failure",
+        "reason": "TooManyRequests" if is_soon else "ServiceUnavailable",
+        "code": 429 if is_soon else 503,
+        "message": str(why),
+        "details": details,
+    }
 
 
 def status_of(request: AdmissionRequest, errors: Sequence[FieldError]) -> dict[str, Any]:
@@ -384,6 +442,7 @@ def build(
     line: str | None,
     clock: Callable[[], float],
     recorder: Recorder | None = None,
+    live: Live | None = None,
 ) -> Reviewer:
     """A Reviewer over snapshots from ``source``. Raises ConfigError where the profile cannot be used."""
     return Reviewer(
@@ -391,4 +450,5 @@ def build(
         source,
         line=lines.LINES[line] if line else None,
         clock=clock,
+        live=live,
     )

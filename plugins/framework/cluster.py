@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 RuntimeKey = tuple[str, str, str]
 """Kind, namespace ("" for a ClusterTrainingRuntime), name."""
 
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+TRAIN_JOB_CRD: Final = f"trainjobs.{names.GROUP}"
+
 MOST_COMPILED: Final = 512
 """Compiled runtimes kept at a time. A compiled runtime takes some 40 KiB, so at most some 20 MiB; the rest
 stay as bytes, which is an eighth of that, and are compiled again (about a millisecond) when asked for."""
@@ -32,7 +35,9 @@ stay as bytes, which is an eighth of that, and are compiled again (about a milli
 class Snapshot:
     """Runtimes, LimitRanges, RuntimeClasses and PriorityClasses at one moment.
 
-    Never changed after it was made: a reader holds one for a whole request, a writer makes the next.
+    Never changed after it was made: a reader holds one for a whole request, a writer makes the next by
+    ``replaced``, ``without`` or ``with_all``, which share all that did not change. What is compiled from a
+    runtime is kept by its content, so a runtime that changed is compiled anew and no other is.
     """
 
     __slots__ = (
@@ -41,22 +46,24 @@ class Snapshot:
         "_facts",
         "_limit_ranges",
         "_overheads",
+        "_refused",
         "_runtimes",
         "crd_line",
         "namespaces",
         "priority_classes",
-        "refused",
         "runtime_classes",
+        "served",
     )
 
     def __init__(self, *, admit: bool = False) -> None:
         """Make an empty snapshot; with ``admit``, runtimes meet the API server's rules before they count."""
         self._admit = admit
-        self.refused: dict[tuple[RuntimeKey, str], list[FieldError]] = {}
-        """Runtimes that the API server would not have stored, with its reasons, per line."""
+        self._refused: dict[tuple[bytes, str], list[FieldError]] = {}
+        """Runtimes that the API server would not have stored, with its reasons, per content and line."""
         self._runtimes: dict[RuntimeKey, bytes] = {}
-        self._compiled: dict[tuple[RuntimeKey, str], CompiledRuntime] = {}
-        self._limit_ranges: dict[str, list[dict[str, Any]]] = {}
+        self._compiled: dict[tuple[bytes, str], CompiledRuntime] = {}
+        """By content and line; one dict for all snapshots that came of one another."""
+        self._limit_ranges: dict[str, dict[str, dict[str, Any]]] = {}
         self._overheads: dict[str, Mapping[str, Any]] = {}
         self._facts: dict[str, ClusterFacts] = {}
         self.runtime_classes: frozenset[str] | None = None
@@ -65,6 +72,8 @@ class Snapshot:
         self.namespaces: dict[str, dict[str, Any]] = {}
         self.crd_line: Line | None = None
         """The Trainer line that the TrainJob CRD among the objects shows."""
+        self.served: frozenset[str] | None = None
+        """Names of the CustomResourceDefinitions; None where nobody looked, so that absence proves nothing."""
 
     @classmethod
     def of(cls, objects: Iterable[dict[str, Any]], *, admit: bool = False) -> Snapshot:
@@ -77,38 +86,66 @@ class Snapshot:
             snapshot._take(values.text(obj.get("kind")), obj)
         return snapshot
 
+    def replaced(self, obj: dict[str, Any]) -> Snapshot:
+        """This snapshot with an object in it, in place of the one of its kind and name if there is one."""
+        kind = values.text(obj.get("kind"))
+        successor = self._copy(kind)
+        successor._take(kind, obj)  # noqa: SLF001  # one of us, not yet handed out
+        return successor
+
+    def without(self, kind: str, namespace: str, name: str) -> Snapshot:
+        """This snapshot without an object; the namespace is "" for kinds that have none."""
+        successor = self._copy(kind)
+        successor._drop(kind, namespace, name)  # noqa: SLF001  # one of us, not yet handed out
+        return successor
+
+    def with_all(self, kind: str, objects: Iterable[dict[str, Any]]) -> Snapshot:
+        """This snapshot with exactly these objects of a kind; none is also an answer."""
+        successor = self._copy(kind)
+        successor._clear(kind)  # noqa: SLF001  # one of us, not yet handed out
+        for obj in objects:
+            successor._take(kind, obj)  # noqa: SLF001
+        return successor
+
+    def serving(self, served: frozenset[str]) -> Snapshot:
+        """This snapshot in a cluster with these CustomResourceDefinitions."""
+        successor = self._copy("")
+        successor.served = served
+        return successor
+
     def runtime(self, kind: str, namespace: str, name: str, line: Line) -> CompiledRuntime | None:
         """The runtime of that kind and name, compiled for a line; None where there is none."""
-        key = (kind, "" if kind == names.CLUSTER_TRAINING_RUNTIME else namespace, name)
-        compiled = self._compiled.get((key, line.name))
-        if compiled is not None:
-            return compiled
-        data = self._runtimes.get(key)
+        data = self._runtimes.get(_key(kind, namespace, name))
         if data is None:
             return None
+        compiled = self._compiled.get((data, line.name))
+        if compiled is not None:
+            return compiled
         raw = orjson.loads(data)
         if self._admit:
-            raw = self._admitted(key, raw, line)
+            raw = self._admitted(kind, data, raw, line)
             if raw is None:
                 return None
         compiled = CompiledRuntime(raw, line)
         if len(self._compiled) >= MOST_COMPILED:
             del self._compiled[next(iter(self._compiled))]
-        self._compiled[key, line.name] = compiled
+        self._compiled[data, line.name] = compiled
         return compiled
 
-    def _admitted(self, key: RuntimeKey, raw: dict[str, Any], line: Line) -> dict[str, Any] | None:
+    def _admitted(
+        self, kind: str, data: bytes, raw: dict[str, Any], line: Line
+    ) -> dict[str, Any] | None:
         """The runtime as the API server would have stored it; None, with the reasons kept, if it would not."""
-        admitted = schema.load(line.name).admit(key[0], raw)
+        admitted = schema.load(line.name).admit(kind, raw)
         if admitted.errors:
-            self.refused[key, line.name] = admitted.errors
+            self._refused[data, line.name] = admitted.errors
             return None
         return admitted.obj
 
     def why_refused(self, kind: str, namespace: str, name: str, line: Line) -> list[FieldError]:
         """Why a runtime that is there cannot be used; empty where it can, or is not there."""
-        key = (kind, "" if kind == names.CLUSTER_TRAINING_RUNTIME else namespace, name)
-        return self.refused.get((key, line.name), [])
+        data = self._runtimes.get(_key(kind, namespace, name), b"")
+        return self._refused.get((data, line.name), [])
 
     def runtime_names(self, kind: str, namespace: str) -> list[str]:
         """Names of the runtimes of a kind that a TrainJob in that namespace could use, sorted."""
@@ -122,20 +159,19 @@ class Snapshot:
 
     def facts(self, namespace: str) -> ClusterFacts:
         """LimitRange defaults of the namespace and the overheads of all RuntimeClasses."""
+        if namespace not in self._limit_ranges:
+            namespace = ""  # all of these have the same facts
         kept = self._facts.get(namespace)
         if kept is not None:
             return kept
-        ranges = self._limit_ranges.get(namespace, [])
+        ranges = list(self._limit_ranges.get(namespace, {}).values())
         data = orjson.dumps([ranges, self._overheads], option=orjson.OPT_SORT_KEYS)
         facts = ClusterFacts(
             limits=_limits(ranges),
             overheads=self._overheads,
             digest=hashlib.sha256(data).hexdigest(),
         )
-        if namespace in self._limit_ranges or namespace in self.namespaces:
-            self._facts[namespace] = (
-                facts  # bounded by what the cluster holds, not by what users name
-            )
+        self._facts[namespace] = facts
         return facts
 
     def _take(self, kind: str, obj: dict[str, Any]) -> None:
@@ -155,27 +191,85 @@ class Snapshot:
             case _:
                 pass
 
+    def _drop(self, kind: str, namespace: str, name: str) -> None:
+        match kind:
+            case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
+                self._runtimes.pop(_key(kind, namespace, name), None)
+            case "LimitRange":
+                left = {k: v for k, v in self._limit_ranges.pop(namespace, {}).items() if k != name}
+                if left:
+                    self._limit_ranges[namespace] = left
+                self._facts.pop(namespace, None)
+            case "RuntimeClass":
+                self.runtime_classes = (self.runtime_classes or frozenset()) - {name}
+                self._overheads.pop(name, None)
+            case "PriorityClass":
+                self.priority_classes = (self.priority_classes or frozenset()) - {name}
+            case "Namespace":
+                self.namespaces.pop(name, None)
+            case "CustomResourceDefinition":
+                self.crd_line = None if name == TRAIN_JOB_CRD else self.crd_line
+            case _:
+                pass
+
+    def _clear(self, kind: str) -> None:
+        match kind:
+            case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
+                self._runtimes = {k: v for k, v in self._runtimes.items() if k[0] != kind}
+            case "LimitRange":
+                self._limit_ranges = {}
+                self._facts = {}
+            case "RuntimeClass":
+                self.runtime_classes = frozenset()
+                self._overheads = {}
+            case "PriorityClass":
+                self.priority_classes = frozenset()
+            case "Namespace":
+                self.namespaces = {}
+            case "CustomResourceDefinition":
+                self.crd_line = None
+            case _:
+                pass
+
+    def _copy(self, kind: str) -> Snapshot:
+        """A successor in which whatever holds this kind may be changed; all else is shared."""
+        successor = Snapshot(admit=self._admit)
+        for slot in Snapshot.__slots__:
+            setattr(successor, slot, getattr(self, slot))
+        match kind:
+            case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
+                successor._runtimes = self._runtimes.copy()
+            case "LimitRange":
+                successor._limit_ranges = self._limit_ranges.copy()
+                successor._facts = self._facts.copy()
+            case "RuntimeClass":
+                successor._overheads = self._overheads.copy()
+                successor._facts = {}  # each of them holds all overheads
+            case "Namespace":
+                successor.namespaces = self.namespaces.copy()
+            case _:
+                pass
+        return successor
+
     def _take_runtime(self, obj: dict[str, Any]) -> None:
-        metadata = values.obj(obj.get("metadata"))
-        kind = values.text(obj.get("kind"))
-        scope = (
-            "" if kind == names.CLUSTER_TRAINING_RUNTIME else values.text(metadata.get("namespace"))
-        )
-        kept = {
-            "apiVersion": names.API_VERSION,
-            "kind": kind,
-            "metadata": {k: metadata[k] for k in ("name", "namespace", "labels") if k in metadata},
-            "spec": obj.get("spec"),
-        }
-        self._runtimes[kind, scope, values.text(metadata.get("name"))] = orjson.dumps(kept)
+        kept = {**keep(obj), "apiVersion": names.API_VERSION, "spec": obj.get("spec")}
+        metadata = kept["metadata"]
+        namespace, name = values.text(metadata.get("namespace")), values.text(metadata.get("name"))
+        self._runtimes[_key(kept["kind"], namespace, name)] = orjson.dumps(kept)
 
     def _take_limit_range(self, obj: dict[str, Any]) -> None:
-        namespace = values.text(values.at(obj, "metadata", "namespace"))
-        self._limit_ranges.setdefault(namespace, []).append(obj)
+        kept = keep(obj)
+        namespace = values.text(values.at(kept, "metadata", "namespace"))
+        others = self._limit_ranges.get(namespace, {})
+        # A file may hold objects without a name, which all count.
+        name = values.text(values.at(kept, "metadata", "name")) or f"#{len(others)}"
+        self._limit_ranges[namespace] = {**others, name: kept}
+        self._facts.pop(namespace, None)
 
     def _take_runtime_class(self, obj: dict[str, Any]) -> None:
         name = values.text(values.at(obj, "metadata", "name"))
         self.runtime_classes = (self.runtime_classes or frozenset()) | {name}
+        self._overheads.pop(name, None)
         overhead = values.at_obj(obj, "overhead", "podFixed")
         if overhead:
             self._overheads[name] = overhead
@@ -192,6 +286,46 @@ class Snapshot:
     def _take_crd(self, obj: dict[str, Any]) -> None:
         if values.at(obj, "spec", "names", "kind") == names.TRAIN_JOB:
             self.crd_line = lines.of_crd(obj)
+
+
+def keep(obj: dict[str, Any]) -> dict[str, Any]:
+    """What is read of an object: neither status nor managed fields, nor what kubectl applied last.
+
+    Those are most of an object in a cluster.
+    """
+    metadata = values.obj(obj.get("metadata"))
+    kind = values.text(obj.get("kind"))
+    out: dict[str, Any] = {
+        "apiVersion": obj.get("apiVersion"),
+        "kind": kind,
+        "metadata": {k: metadata[k] for k in _KEPT_METADATA.get(kind, _NAMES) if k in metadata},
+    }
+    out.update({k: obj[k] for k in _KEPT_FIELDS.get(kind, ()) if k in obj})
+    annotations = metadata.get("annotations")
+    if kind == "Namespace" and type(annotations) is dict:
+        kept = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
+        out["metadata"]["annotations"] = kept
+    return out
+
+
+_NAMES: Final = ("name", "namespace")
+_LABELLED: Final = (*_NAMES, "labels")
+_KEPT_METADATA: Final = {
+    names.CLUSTER_TRAINING_RUNTIME: _LABELLED,
+    names.TRAINING_RUNTIME: _LABELLED,
+    "Namespace": _LABELLED,
+}
+_KEPT_FIELDS: Final = {
+    names.CLUSTER_TRAINING_RUNTIME: ("spec",),
+    names.TRAINING_RUNTIME: ("spec",),
+    "LimitRange": ("spec",),
+    "RuntimeClass": ("overhead",),
+    "CustomResourceDefinition": ("spec",),
+}
+
+
+def _key(kind: str, namespace: str, name: str) -> RuntimeKey:
+    return (kind, "" if kind == names.CLUSTER_TRAINING_RUNTIME else namespace, name)
 
 
 def _limits(ranges: list[dict[str, Any]]) -> LimitDefaults | None:

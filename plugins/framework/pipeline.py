@@ -170,7 +170,7 @@ class Pipeline:
         if runtime is None:
             return Draft(raw)
         return Draft(
-            raw, runtime=runtime, resolver=lambda now: self._resolve(ctx, TrainJob(now), runtime)
+            raw, runtime=runtime, resolver=lambda now: self._resolve(ctx, _view(ctx, now), runtime)
         )
 
     def _complete(
@@ -245,7 +245,9 @@ class Pipeline:
     def _collect(self, point: str, result: Result, *args: Any) -> None:
         for name, method in self._steps[point]:
             try:
-                result.findings.add(method(*args))
+                found = method(*args)
+                if found.errors or found.warnings:
+                    result.findings.add(found)
             except DeadlineExceeded:
                 raise
             except Exception as error:  # noqa: BLE001  # the one place where anything is caught
@@ -314,6 +316,11 @@ class Pipeline:
         return result
 
 
+def _view(ctx: Context, raw: dict[str, Any]) -> TrainJob:
+    job = TrainJob(raw)
+    return job if ctx.request.may_have_directives else job.without_directives()
+
+
 def runtime_of(ctx: Context, job: TrainJob) -> CompiledRuntime | None:
     """The runtime that a TrainJob names, from the snapshot; None where it does not exist."""
     kind = job.runtime_kind
@@ -355,8 +362,9 @@ def _cannot_be_built(info: Info) -> FieldError:
 
 
 def _ratchet(findings: Findings, before: Findings) -> None:
-    """Take away what was found before already, as often as it was found then."""
-    known = Counter(_identity(error) for error in before.errors)
+    """Take away what was found before already, as often as it was found then; a fault excuses nothing."""
+    internal = fields.ErrorType.INTERNAL
+    known = Counter(_identity(error) for error in before.errors if error.type is not internal)
     new: list[FieldError] = []
     for error in findings.errors:
         identity = _identity(error)

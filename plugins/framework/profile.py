@@ -22,7 +22,7 @@ The shape is that of KubeSchedulerConfiguration::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -116,6 +116,7 @@ def decode(document: Any, in_tree: Sequence[str]) -> Profile:
             known = ", ".join([MULTI_POINT, *points])
             raise ConfigError(f"profile: plugins.{name} is no extension point; there are: {known}")
     everywhere = _edit(in_tree, doc.plugins.get(MULTI_POINT, _Set()))
+    _no_strangers(doc.plugins, in_tree)
     _no_repeats(doc.plugin_config)
     return Profile(
         plugins=everywhere,
@@ -133,6 +134,18 @@ def _edit(start: Iterable[str], change: _Set) -> tuple[str, ...]:
         start = ()
     kept = [name for name in start if name not in gone and name not in added]
     return (*kept, *dict.fromkeys(added))
+
+
+def _no_strangers(sets: Mapping[str, _Set], in_tree: Iterable[str]) -> None:
+    """A misspelt name to disable would leave the plugin running, and nobody would see it."""
+    known = {*in_tree, *(n.name for s in sets.values() for n in s.enabled)}
+    for point, change in sets.items():
+        for name in (n.name for n in change.disabled):
+            if name not in known and name != "*":
+                there = ", ".join(sorted(known))
+                raise ConfigError(
+                    f"profile: plugins.{point}.disabled names {name}, which is no plugin; there are: {there}"
+                )
 
 
 def _no_repeats(configs: Iterable[_Config]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 PATCHES: Final = Path("spec", "runtimePatches")
 
 _HOST: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST: Final = 512
+"""Characters looked at and remembered; the CRD allows 253."""
 _HOST_MOST: Final = 253
 _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _EXAMPLE: Final = 'must be a domain-prefixed path (such as "acme.io/foo")'
@@ -26,7 +29,7 @@ def problems(old: TrainJob | None, new: TrainJob) -> Iterator[FieldError]:
     stored = set() if old is None else set(_managers(old))
     for i, manager in enumerate(_managers(new)):
         at = PATCHES.index(i).child("manager")
-        detail = _problem(manager)
+        detail = _problem(manager[:_LONGEST])
         if detail:
             yield field.invalid(at, manager, detail)
         elif manager in names.OUR_MANAGERS and manager not in stored:
@@ -40,6 +43,7 @@ def _managers(job: TrainJob) -> list[str]:
     return [values.text(values.obj(patch).get("manager")) for patch in patches]
 
 
+@lru_cache(maxsize=256)
 def _problem(manager: str) -> str:
     host, _, path = manager.partition("/")
     if not host or not path:

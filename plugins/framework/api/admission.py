@@ -37,3 +37,5 @@ class AdmissionRequest:
     old_object: dict[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     dry_run: bool = False
+    may_have_directives: bool = True
+    """False where the bytes of the review show that no key begins with ``$``."""

@@ -28,7 +28,7 @@ class TrainJob:
         self.spec: dict[str, Any] = _obj(raw.get("spec"))
         trainer = self.spec.get("trainer")
         self.trainer: dict[str, Any] | None = trainer if type(trainer) is dict else None
-        self._env_names: frozenset[Any] | None = None
+        self._env_names: frozenset[str] | None = None
         self._directives: bool | None = None
 
     @property
@@ -131,13 +131,21 @@ class TrainJob:
         return objects(self.trainer.get("env")) if self.trainer else []
 
     @property
-    def env_names(self) -> frozenset[Any]:
+    def env_names(self) -> frozenset[str]:
         """Names in ``trainer.env``; several plugins look for reserved ones among them."""
         if self._env_names is None:
+            entries = self.trainer.get("env") if self.trainer else None
             self._env_names = frozenset(
-                name for e in self.env if type(name := e.get("name")) is str
+                [str(e.get("name")) for e in entries if type(e) is dict]
+                if type(entries) is list
+                else ()
             )
         return self._env_names
+
+    def without_directives(self) -> TrainJob:
+        """Note that somebody has looked already, and found none."""
+        self._directives = False
+        return self
 
     def has_directives(self, overrides: str) -> bool:
         """Whether the field of overrides holds keys such as ``$patch`` anywhere."""

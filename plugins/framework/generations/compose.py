@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from plugins.framework import field, goform, values
 from plugins.framework.field import Findings
-from plugins.framework.generations.marks import SPEC
 from plugins.framework.generations.steps import POD_TYPES, Json, Step, by_job
 from plugins.framework.goform import FieldInfo
 from plugins.framework.lines import Line

@@ -73,12 +73,10 @@ class _Reader:
     def steps(self, spec: Json) -> Iterator[Step]:
         top = SPEC.child(self._source.generation)
         for i, raw in enumerate(list_at(self._findings, top, spec.get(self._source.generation))):
-            path = top.index(i)
-            entry = object_at(self._findings, path, raw)
             if type(raw) is dict:
-                yield from self._entry(entry, path, i)
-            elif raw is None:
-                self._findings.error(field.type_invalid(path, raw, "must be an object"))
+                yield from self._entry(raw, top.index(i), i)
+            else:
+                self._findings.error(field.type_invalid(top.index(i), raw, "must be an object"))
 
     def _entry(self, entry: Json, path: Path, i: int) -> Iterator[Step]:
         if entry.get(TARGETS) == []:

@@ -33,7 +33,7 @@ MOST_JOBS: Final = 100
 MOST_CHARACTERS: Final = 8 << 20
 """The bound of what is read; no API server would store a tenth of it."""
 MANAGER_PREFIX: Final = "converted.stationmaster.dev/"
-"""Managers that we make are this and the index of the patch. They must be ``<host>/<path>``, each other's equal never."""
+"""Managers that we make are this and the index of the patch: ``<host>/<path>``, as the Trainer demands, no two equal."""
 
 
 def read(spec: Json, source: Line, target: Line, findings: Findings) -> Overrides:

@@ -30,7 +30,7 @@ class Translator:
 
     __slots__ = ("_advice", "_source", "_target", "findings")
 
-    def __init__(self, source: Line, target: Line, findings: Findings, advice: str = "") -> None:
+    def __init__(self, source: Line, target: Line, findings: Findings, advice: str) -> None:
         """``advice`` says what to do about a field that the target does not have."""
         self._source = source.name
         self._target = target.name
@@ -72,10 +72,8 @@ class Translator:
             return
         have = tuple(line for line in ALL if line in known)
         verb = "has" if len(have) == 1 else "have"
-        detail = f"Trainer {self._target} has no such field ({spoken(have)} {verb})"
-        self.findings.error(
-            field.forbidden(path, f"{detail}: {self._advice}" if self._advice else detail)
-        )
+        lack = f"Trainer {self._target} has no such field ({spoken(have)} {verb})"
+        self.findings.error(field.forbidden(path, f"{lack}: {self._advice}"))
 
     def _field(
         self, value: Any, path: Path, info: FieldInfo, elem: Types, skip: frozenset[Path]

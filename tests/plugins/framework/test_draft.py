@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.framework import applied, patch, values
+from plugins.framework import applied, values
 from plugins.framework.api import names
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.draft import ABSENT, Draft
@@ -139,28 +139,6 @@ def test_an_edit_keeps_no_hold_on_the_value_that_it_was_given(raw: Json, value: 
     draft.set(Path("spec", "x"), given_value)
     draft.set(Path("spec", "x", "more"), 1)
     assert values.same(given_value, value)
-
-
-@given(OBJECTS, OBJECTS)
-def test_diff_turns_the_old_into_the_new_and_is_empty_for_equals(old: Json, new: Json) -> None:
-    made = patch.diff(old, new)
-    assert values.same(jsonpatch.apply_patch(deepcopy(old), made), new)
-    assert patch.diff(old, deepcopy(old)) == []
-
-
-@given(st.data(), OBJECTS, st.lists(st.sampled_from(EDITS), max_size=6))
-def test_a_diff_of_before_and_after_says_the_same_as_the_record(
-    data: st.DataObject, raw: Json, edits: list[Edit]
-) -> None:
-    original = deepcopy(raw)
-    draft = Draft(raw)
-    for edit in edits:
-        edit(data, draft)
-    found = patch.diff(original, raw)
-    assert values.same(
-        jsonpatch.apply_patch(deepcopy(original), found),
-        jsonpatch.apply_patch(original, draft.patch()),
-    )
 
 
 # The form of the patch
