@@ -12,11 +12,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench conformance clean check-lint check-format check-mypy \
+.PHONY: help run test check fix bench conformance e2e clean check-lint check-format check-mypy \
 	check-pyright check-imports check-dockerfile check-docs
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## Serve examples/cluster over TLS and send an example TrainJob through it
 	@$(BIN)/python -m scripts.demo $(ARGS)
@@ -57,6 +57,10 @@ bench: $(VENV)/.installed ## Measure the server against a bare handler, and the 
 
 conformance: $(VENV)/.installed ## Compare with the Trainer's own code (needs Go)
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+e2e: $(VENV)/.installed ## Run against a real kube-apiserver, Trainer, JobSet and Kueue (compiled once, half an hour)
+	$(BIN)/python -m tests.e2e.controlplane build
+	$(BIN)/python -m pytest tests/e2e --e2e $(ARGS)
 
 clean: ## Remove all that the targets made
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis

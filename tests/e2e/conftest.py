@@ -1,0 +1,87 @@
+"""The control plane of the e2e tests, and the switch that they run by.
+
+They run where ``--e2e`` is given (``pytest tests/e2e --e2e``) or ``STATIONMASTER_E2E=1`` is set, and are
+skipped else: the first run compiles Kubernetes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.labels import ADMISSION, KUEUE
+from tests.e2e.standalone import Standalone
+
+SWITCH: Final = "STATIONMASTER_E2E"
+HERE: Final = Path(__file__).parent
+
+MakeNamespace = Callable[..., str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--e2e", action="store_true", help="run the tests against a real API server")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "e2e: needs a real API server; runs with --e2e only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--e2e", default=False) or os.environ.get(SWITCH) == "1":
+        return
+    skip = pytest.mark.skip(
+        reason=f"needs a real API server: pytest tests/e2e --e2e, or {SWITCH}=1"
+    )
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One control plane for all tests that do not break it: Kueue acts in its own namespaces only."""
+    with ControlPlane(tmp_path_factory.mktemp("plane")) as plane:
+        plane.start_jobset()
+        plane.start_trainer()
+        plane.start_kueue(selector=KUEUE)
+        plane.install_runtimes()
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def standalone(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Standalone]:
+    """Stationmaster from a folder with the shipped runtimes, registered for its own namespaces."""
+    folder = tmp_path_factory.mktemp("standalone")
+    runtimes = plane.shipped_runtimes()
+    flags = ("--trainer-version=2.3", "--log-level=debug")
+    with Standalone.start(plane, folder, runtimes, selector=ADMISSION, flags=flags) as running:
+        yield running
+
+
+@pytest.fixture
+def make_namespace(plane: ControlPlane) -> Iterator[MakeNamespace]:
+    """Make namespaces; they are deleted after the test, with all in them."""
+    made: list[str] = []
+
+    def make(*labels: Mapping[str, str]) -> str:
+        merged = {key: value for each in labels for key, value in each.items()}
+        made.append(plane.namespace(f"t-{secrets.token_hex(4)}", merged))
+        return made[-1]
+
+    yield make
+    for name in made:
+        plane.admin.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+@pytest.fixture
+def namespace(make_namespace: MakeNamespace) -> str:
+    """A namespace in which neither Kueue nor Stationmaster acts."""
+    return make_namespace()
