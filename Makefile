@@ -74,7 +74,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "==> installing stationmaster and its test tools (a minute, once)"
-	@$(BIN)/python -m pip install --quiet -e '.[test]'
+	@$(BIN)/python -m pip install --quiet -e '.[test,sdk]'
 	@touch $@
 
 $(VENV)/.installed-check: pyproject.toml $(VENV)/.installed

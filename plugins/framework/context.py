@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plugins.framework import applied
@@ -29,8 +29,9 @@ class Context:
     namespace: str
     clock: Callable[[], float]
     deadline: float | None = None
-    written: Mapping[str, str] = field(default_factory=dict)
-    """JSON Pointers of what this very request had written into the object so far (see ``applied``)."""
+    written: Mapping[str, str] | None = None
+    """JSON Pointers of what the mutating call of a CREATE has written into the object so far (see ``applied``);
+    None in all others, where the object's own annotation says it."""
 
     @property
     def is_create(self) -> bool:
@@ -43,8 +44,11 @@ class Context:
         return self.request.operation == "UPDATE"
 
     def is_ours(self, job: TrainJob, pointer: str) -> bool:
-        """Whether admission, not the user, wrote what stands there: in this call, or in the one before."""
-        return pointer in self.written or pointer in applied.read(job.raw)
+        """Whether admission, not the user, wrote what stands there.
+
+        What a new object's annotation claims is believed only as far as this call has found it true.
+        """
+        return pointer in (applied.read(job.raw) if self.written is None else self.written)
 
     def check_deadline(self) -> None:
         """Raise DeadlineExceeded once the time that the caller grants is used up."""

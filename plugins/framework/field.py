@@ -20,6 +20,10 @@ LONGEST_VALUE: Final = 256
 terminal, and a 1 MiB argument does not come back as a 1 MiB message."""
 
 
+LONGEST_DETAIL: Final = 2048
+"""Characters of what a message says beside the value."""
+
+
 class Key(NamedTuple):
     """One key of a map, shown in brackets: ``metadata.labels[app]``."""
 
@@ -168,7 +172,7 @@ class FieldError:
         elif self.type is ErrorType.TOO_MANY and self.value is not None:
             parts.append(str(self.value))
         if self.detail:
-            parts.append(self.detail)
+            parts.append(_bounded(self.detail))
         body = ": ".join(parts)
         return f"[{self.origin}] {body}" if self.origin else body
 
@@ -312,6 +316,12 @@ def show(value: Any) -> str:
         return f"({type(value).__name__})"
     text = escape(text)
     return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "..."
+
+
+def _bounded(detail: str) -> str:
+    """Details name what exists, in words that users chose."""
+    text = escape(detail)
+    return text if len(text) <= LONGEST_DETAIL else f"{text[:LONGEST_DETAIL]}..."
 
 
 def _plain(value: int | None) -> str:

@@ -29,6 +29,7 @@ from tests.reviews.desk import (
     TRAINER,
     USER,
     Desk,
+    create,
     delete,
     update,
 )
@@ -230,6 +231,18 @@ def test_kueues_entry_is_its_own_also_under_another_name() -> None:
     asked = update(old, new, user="system:serviceaccount:kueue:kueue-controller")
     reply = Desk.of(*recorded.cluster()).mutate(asked)
     assert (reply.allowed, reply.patch) == (True, None)
+
+
+@pytest.mark.parametrize("write", ["a user labels the job", "a user resumes the job"])
+def test_what_changes_nothing_that_is_built_is_not_warned_of_again(write: str) -> None:
+    runtime = make_runtime("warned").torch().node().coscheduling()
+    desk = Desk.of(runtime)
+    job = make_train_job().runtime("warned").suspended()
+    stored = ApiServer(desk).create(job.obj)
+    assert desk.validate(create(stored)).warnings
+    _, _, change = WRITES[write]
+    for phase in PHASES:
+        assert desk.post(phase, update(stored, change(stored))).warnings == []
 
 
 RUNTIMES: dict[str, MakeRuntime] = {

@@ -440,6 +440,15 @@ def test_a_runtime_whose_spec_stays_is_not_judged_again() -> None:
     assert Desk.of().validate(update(broken, labelled)).allowed
 
 
+def test_no_label_of_a_runtime_keeps_it_from_being_judged() -> None:
+    """R17: the Trainer's own webhooks are not called for a runtime with this label (G28)."""
+    runtime = make_runtime().torch().node(replicas=2)
+    label = ("trainer.kubeflow.org/webhook-validation", "disabled")
+    asked = create(samples.stored(runtime.label(*label)))
+    for phase in PHASES:
+        assert not Desk.of().post(phase, asked).allowed
+
+
 def test_the_same_review_gives_the_same_bytes() -> None:
     for asked in samples.reviews():
         one, other = samples.desk(), samples.desk()
