@@ -12,14 +12,20 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.keypair import KeyPair
+from certs import keypair
+from certs.keypair import BACKDATE, KeyPair, PrivateKey, two_thirds
+
+Algorithm: TypeAlias = Literal["ecdsa", "rsa"]
+"""ECDSA is P-256: all that speak TLS 1.2 know it, and signing costs a tenth of RSA's 2,048 bits."""
+
+RSA_BITS: Final = 2048
 
 AUTHORITY_LIFE: Final = timedelta(days=365)
 """In a cluster an authority is replaced at two thirds of this, so everyone has four months to notice."""
@@ -27,26 +33,39 @@ AUTHORITY_LIFE: Final = timedelta(days=365)
 LEAF_LIFE: Final = timedelta(days=30)
 """Short, since a leaf is signed in memory in 0.6 ms and never travels."""
 
-BACKDATE: Final = timedelta(hours=1)
-"""A verifier whose clock is behind ours must not see a certificate from the future."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
     """A CA certificate and the key that signs for it."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: PrivateKey
 
     @property
     def pem(self) -> bytes:
         """The certificate, for those who should trust it; never the key."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
+    def key_pem(self) -> bytes:
+        """The key, for the one place that keeps it."""
+        return keypair.key_pem(self.key)
 
-def create(now: datetime, *, life: timedelta = AUTHORITY_LIFE) -> Authority:
+    def is_valid(self, now: datetime) -> bool:
+        """Whether a verifier with this clock accepts the dates."""
+        certificate = self.certificate
+        return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
+
+    def renew_at(self) -> datetime:
+        """When to make the next one."""
+        certificate = self.certificate
+        return two_thirds(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+
+
+def create(
+    now: datetime, *, life: timedelta = AUTHORITY_LIFE, algorithm: Algorithm = "ecdsa"
+) -> Authority:
     """Make a new authority, valid from an hour before ``now``."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _new_key(algorithm)
     # Each generation has a subject of its own, so that verifiers choose the right one of a bundle.
     name = _name(f"stationmaster-ca {now:%Y-%m-%dT%H:%M:%SZ}")
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -71,10 +90,15 @@ def create(now: datetime, *, life: timedelta = AUTHORITY_LIFE) -> Authority:
 
 
 def issue(
-    authority: Authority, names: Sequence[str], now: datetime, *, life: timedelta = LEAF_LIFE
+    authority: Authority,
+    names: Sequence[str],
+    now: datetime,
+    *,
+    life: timedelta = LEAF_LIFE,
+    algorithm: Algorithm = "ecdsa",
 ) -> KeyPair:
     """Sign a serving certificate for ``names`` (DNS names and IP addresses); it never outlives its CA."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = _new_key(algorithm)
     not_after = min(now + life, authority.certificate.not_valid_after_utc)
     certificate = (
         x509.CertificateBuilder()
@@ -93,6 +117,12 @@ def issue(
         .sign(authority.key, hashes.SHA256())
     )
     return KeyPair.of(certificate, key)
+
+
+def _new_key(algorithm: Algorithm) -> PrivateKey:
+    if algorithm == "rsa":
+        return rsa.generate_private_key(public_exponent=65537, key_size=RSA_BITS)
+    return ec.generate_private_key(ec.SECP256R1())
 
 
 def _name(common_name: str) -> x509.Name:

@@ -13,13 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 if TYPE_CHECKING:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+
+PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+BACKDATE: Final = timedelta(hours=1)
+"""A verifier whose clock is behind ours must not see a certificate from the future."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +37,11 @@ class KeyPair:
     not_after: datetime
 
     @classmethod
-    def of(cls, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    def of(cls, certificate: x509.Certificate, key: PrivateKey) -> KeyPair:
         """The pair of what the authority has just signed."""
         return cls(
             certificate=certificate.public_bytes(serialization.Encoding.PEM),
-            key=key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            ),
+            key=key_pem(key),
             not_before=certificate.not_valid_before_utc,
             not_after=certificate.not_valid_after_utc,
         )
@@ -51,19 +52,36 @@ class KeyPair:
 
     def renew_at(self) -> datetime:
         """Two thirds into its life: late enough to be rare, early enough to fail many times and heal."""
-        life: timedelta = self.not_after - self.not_before
-        return self.not_before + life * 2 / 3
+        return two_thirds(self.not_before, self.not_after)
 
 
-def server_context(pair: KeyPair) -> ssl.SSLContext:
+def two_thirds(not_before: datetime, not_after: datetime) -> datetime:
+    """Two thirds of the way from the making of a certificate, which is not its backdated start, to its end."""
+    made = not_before + BACKDATE
+    return made + max(not_after - made, timedelta()) * 2 / 3
+
+
+def key_pem(key: PrivateKey) -> bytes:
+    """The key as PEM (PKCS#8), readable by whoever gets hold of it."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def server_context(pair: KeyPair, *, callers: bytes | None = None) -> ssl.SSLContext:
     """A context for serving ``pair``: TLS 1.2 or later, HTTP/1.1, no session tickets.
 
+    With ``callers``, CA certificates, only who shows a certificate of one of them is answered: an API
+    server shows what its admission configuration's kubeconfig names.
     Raises ``ssl.SSLError`` if certificate and key do not belong together, which is why a new pair gets
     a new context: loaded into the one in use, a wrong pair breaks every handshake from then on.
     """
     context = _bare_context()
     with _readable(pair.certificate) as certificate, _readable(pair.key) as key:
         context.load_cert_chain(certificate, key)
+    _demand(context, callers)
     return context
 
 
@@ -74,10 +92,17 @@ class Front:
     called for clients that send no server name, too. Open connections keep what they began with.
     """
 
-    def __init__(self, current: ssl.SSLContext) -> None:
-        """Start with the context ``current``."""
+    def __init__(
+        self, current: ssl.SSLContext | None = None, *, callers: bytes | None = None
+    ) -> None:
+        """Start with the context ``current``; without one, handshakes fail until there is.
+
+        ``callers`` must be what each context is made with: whether a certificate is asked for, OpenSSL
+        takes from the context that a handshake began with, and whom to believe, from the one in use.
+        """
         self._current = current
         self.context = _bare_context()
+        _demand(self.context, callers)
         self.context.sni_callback = self._choose
 
     def use(self, context: ssl.SSLContext) -> None:
@@ -86,8 +111,11 @@ class Front:
 
     def _choose(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _front: ssl.SSLContext
-    ) -> None:
+    ) -> int | None:
+        if self._current is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current
+        return None
 
 
 def _bare_context() -> ssl.SSLContext:
@@ -99,6 +127,13 @@ def _bare_context() -> ssl.SSLContext:
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     return context
+
+
+def _demand(context: ssl.SSLContext, callers: bytes | None) -> None:
+    """Answer only who shows a certificate of these authorities, if any are given."""
+    if callers is not None:
+        context.load_verify_locations(cadata=callers.decode("ascii"))
+        context.verify_mode = ssl.CERT_REQUIRED
 
 
 @contextmanager

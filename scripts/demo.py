@@ -32,7 +32,8 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="stop after the example")
     options = parser.parse_args()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # in step with the server's log, also into a pipe
+        # In step with the server's log, also into a pipe.
+        sys.stdout.reconfigure(line_buffering=True)
     # Without this, SIGTERM would end us and leave the server behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="stationmaster-") as folder:

@@ -7,6 +7,7 @@ so in a short JSON body.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from abc import abstractmethod
@@ -15,14 +16,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from aiohttp import web
-
 from plugins.framework.errors import BadReview
 from webhook.logs import DecisionLog, describe
 from webhook.server import Connection, Reply, refuse
 
 if TYPE_CHECKING:
-    from aiohttp import StreamReader
+    from aiohttp import StreamReader, web
     from structlog.typing import FilteringBoundLogger
 
     from webhook.metrics import Recorder
@@ -97,9 +96,11 @@ class Admission:
         """Answer one request."""
         try:
             target, content = _target(request), request.content
-            # Whole in nearly all cases; no wait is cheaper than a short one.
-            body = content.read_nowait() if content.is_eof() else await self._arrival(request)
-            return await self._review(target, body, self._begun(request))
+            deadline = self._begun(request) + target.seconds
+            # Whole in nearly all cases, and then small: aiohttp stops reading at 128 KiB until we ask.
+            whole = content.is_eof()
+            body = content.read_nowait() if whole else await self._arrival(request, deadline)
+            return await self._review(target, body, deadline)
         except _RefusedError as refused:
             self._recorder.rejected(refused.reason)
             response = refuse(refused.status, str(refused), **refused.headers)
@@ -114,10 +115,7 @@ class Admission:
             self._logger.error("request failed", path=request.path[:64], **fault)  # noqa: TRY400
             return refuse(500, "internal error")
 
-    async def _review(self, target: Target, body: bytes, begun: float) -> web.StreamResponse:
-        if len(body) > BODY_BYTES:
-            raise _too_large()
-        deadline = begun + target.seconds
+    async def _review(self, target: Target, body: bytes, deadline: float) -> web.StreamResponse:
         if self.clock() >= deadline:
             raise _RefusedError(503, "late", "no time is left", **COME_BACK)
         if self.in_flight >= MOST_IN_FLIGHT:
@@ -129,7 +127,7 @@ class Admission:
             raise _RefusedError(400, "not_a_review", str(exc)) from exc
         finally:
             self.in_flight -= 1
-        spent = self.clock() - begun
+        spent = self.clock() - deadline + target.seconds
         self._recorder.answered(target.webhook, answer, spent)
         self._decisions.write(target.webhook, answer, spent)
         return Reply(answer.body)
@@ -139,13 +137,17 @@ class Admission:
         connection = request.protocol
         return connection.since if isinstance(connection, Connection) else self.clock()
 
-    async def _arrival(self, request: web.BaseRequest) -> bytes:
+    async def _arrival(self, request: web.BaseRequest, deadline: float) -> bytes:
         expected = _expected(request)
         if self.arriving + expected > BODIES_BYTES:
             raise _RefusedError(503, "busy", "too many large requests at once", **COME_BACK)
         self.arriving += expected
         try:
-            return await _read(request, request.content)
+            async with asyncio.timeout(deadline - self.clock()):
+                return await _read(request, request.content)
+        except TimeoutError as exc:
+            # Also how a broken chunk in the middle ends: aiohttp tells nobody who waits for the rest.
+            raise _RefusedError(408, "timeout", "the body did not arrive in time") from exc
         finally:
             self.arriving -= expected
 
@@ -210,13 +212,10 @@ async def _read(request: web.BaseRequest, content: StreamReader) -> bytes:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     content.set_read_chunk_size(BODY_BYTES)
     body = bytearray()
-    try:
-        while chunk := await content.readany():
-            body += chunk
-            if len(body) > BODY_BYTES:
-                raise _too_large()
-    except web.RequestPayloadError as exc:
-        raise _RefusedError(400, "not_http", "the body's encoding is broken") from exc
+    while chunk := await content.readany():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise _too_large()
     return bytes(body)
 
 

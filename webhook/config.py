@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 LogFormat: TypeAlias = Literal["json", "text"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+StalePolicy: TypeAlias = Literal["serve", "fail"]
 Address: TypeAlias = tuple[str, int]
 """Host and port; port 0 lets the system choose."""
 
@@ -16,8 +17,23 @@ Address: TypeAlias = tuple[str, int]
 class ServeOptions:
     """Everything that ``stationmaster serve`` takes from its command line."""
 
-    directory: Path
-    """The folder of YAML that stands for the cluster."""
+    directory: Path | None = None
+    """The folder of YAML that stands for the cluster. Exactly one of this and the next two is given."""
+
+    kubeconfig: Path | None = None
+    """The cluster that this file names, as the user that it names."""
+
+    in_cluster: bool = False
+    """The cluster that we run in, as the service account of our pod."""
+
+    context: str | None = None
+    """Which context of the kubeconfig; without it, its current one."""
+
+    stale_seconds: float = 60.0
+    """How long we may be cut off from the API server before answers say so."""
+
+    stale: StalePolicy = "serve"
+    """What becomes of new TrainJobs after that: judged by what was known, with a warning, or refused."""
 
     listen: Address = ("127.0.0.1", 9443)
     """Where AdmissionReviews arrive, over TLS."""

@@ -1,33 +1,41 @@
-"""Puts the server together: the one place that touches the clock, the signals, stderr and the folder."""
+"""Puts the server together: the one place that touches the clock, the signals, stderr and chance."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import signal
 import sys
 import time
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import uvloop
 
+from plugins.framework import lines
+from plugins.framework.errors import ConfigError
 from webhook import files, logs, offline, review, server
 from webhook.app import Admission
+from webhook.assembly import build_pipeline
+from webhook.kube.reflector import Surroundings
 from webhook.metrics import Recorder
-from webhook.routes import Health
+from webhook.routes import Check, Health
 from webhook.trust import Standalone
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from plugins.framework.cluster import Snapshot
+    from plugins.framework.pipeline import Pipeline
     from webhook.config import Address, ServeOptions
+    from webhook.review import Live
     from webhook.yamlio import Document
 
 HINT_SECONDS: Final = 60.0
@@ -72,22 +80,58 @@ def _libraries_logging_to(logger: FilteringBoundLogger) -> Iterator[None]:
         logging.getLogger().removeHandler(bridge)
 
 
+class Origin(Protocol):
+    """Where the cluster comes from: a folder that stands for it, or itself."""
+
+    @property
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is known now."""
+
+    @property
+    @abstractmethod
+    def live(self) -> Live | None:
+        """What looks again where that is not enough."""
+
+    @abstractmethod
+    def checks(self) -> Mapping[str, Check]:
+        """What must be so before we are ready."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, str]:
+        """Fields of the first line of the log."""
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Begin, once the ports are open. Raises ConfigError where that is no use."""
+
+    @abstractmethod
+    async def follow(self) -> None:
+        """Take over changes until cancelled."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Leave."""
+
+
 class Service:
-    """The webhook without a cluster: a folder of YAML, a certificate of its own, two ports."""
+    """The webhook: something to answer from, a certificate of its own, two ports."""
 
     def __init__(self, options: ServeOptions, logger: FilteringBoundLogger) -> None:
-        """Read the folder and the profile. Raises ConfigError where one of them cannot be used."""
+        """Read the folder, if there is one, and the profile. Raises ConfigError where one cannot be used."""
         self._options = options
         self._logger = logger
         self._recorder = recorder = Recorder()
         recorder.version(metadata.version("stationmaster"))
-        self._folder = Folder(options, recorder, logger)
-        reviewer = review.build(
-            lambda: self._folder.snapshot,
-            profile=options.profile,
-            line=options.trainer_version,
+        pipeline = build_pipeline(options.profile, recorder)
+        self._origin: Origin = _origin(options, pipeline, recorder, logger)
+        line = options.trainer_version
+        reviewer = review.Reviewer(
+            pipeline,
+            lambda: self._origin.snapshot,
+            line=lines.LINES[line] if line else None,
             clock=time.monotonic,
-            recorder=recorder,
+            live=self._origin.live,
         )
         self._trust = Standalone(
             options.listen[0], recorder=recorder, logger=logger, clock=lambda: datetime.now(UTC)
@@ -102,6 +146,7 @@ class Service:
 
     def _checks(self) -> dict[str, Callable[[], str | None]]:
         return {
+            **self._origin.checks(),
             "certificate": self._trust.problem,
             "leaving": lambda: "leaving" if self._stopping.is_set() else None,
         }
@@ -120,18 +165,24 @@ class Service:
             in_flight=lambda: self._admission.in_flight,
             connections=lambda: self._webhook.open_connections,
         )
+        try:
+            await self._origin.connect()
+        except BaseException:
+            await self._webhook.drain(0.0)
+            self._health.close()
+            raise
         self._logger.info(
             "serving",
             webhook=_url("https", options.listen, self.port),
             health=_url("http", options.health_listen, self.health_port),
             ca=str(self.ca_file),
-            directory=str(options.directory),
+            **self._origin.describe(),
         )
 
     async def run(self) -> None:
-        """Follow the folder and the clock until told to stop; then leave in order."""
+        """Follow the cluster and the clock until told to stop; then leave in order."""
         self._handle_signals()
-        chores = [asyncio.create_task(c) for c in (self._folder.follow(), self._trust.keep_valid())]
+        chores = [asyncio.create_task(c) for c in (self._origin.follow(), self._trust.keep_valid())]
         try:
             await self._stopping.wait()
             self._logger.info("leaving", seconds=self._drain_seconds)
@@ -140,6 +191,7 @@ class Service:
             for chore in chores:
                 chore.cancel()
             await asyncio.gather(*chores, return_exceptions=True)
+            await self._origin.close()
             self._health.close()
 
     def stop(self, drain_seconds: float) -> None:
@@ -156,25 +208,63 @@ class Service:
         loop.add_signal_handler(signal.SIGINT, self.stop, 0.0)
 
 
+def _origin(
+    options: ServeOptions, pipeline: Pipeline, recorder: Recorder, logger: FilteringBoundLogger
+) -> Origin:
+    """Raises ConfigError where not exactly one is named."""
+    named = (options.directory is not None, options.kubeconfig is not None, options.in_cluster)
+    if sum(named) != 1:
+        raise ConfigError("one of a folder, a kubeconfig and in-cluster must be given")
+    if options.directory is not None:
+        return Folder(options.directory, options, recorder, logger)
+    from webhook.kube.cluster import Cluster  # noqa: PLC0415  # not for a folder
+
+    uniform = random.SystemRandom().uniform
+    around = Surroundings(clock=time.monotonic, sleep=asyncio.sleep, uniform=uniform)
+    return Cluster(options, pipeline, recorder=recorder, logger=logger, around=around)
+
+
 class Folder:
     """The folder that stands for the cluster: a snapshot of it, swapped as a whole when it changes."""
 
+    live: Live | None = None
+    """A folder is all there is."""
+
     def __init__(
-        self, options: ServeOptions, recorder: Recorder, logger: FilteringBoundLogger
+        self,
+        directory: Path,
+        options: ServeOptions,
+        recorder: Recorder,
+        logger: FilteringBoundLogger,
     ) -> None:
         """Read it. Raises ConfigError where it cannot be used."""
         self._recorder = recorder
         self._logger = logger
+        self._directory = directory
         self._follower = files.Follower(
-            options.directory,
+            directory,
             on_change=self._swap,
             on_problem=self._keep,
             interval_seconds=options.poll_seconds,
             read=self._read,
         )
         documents = self._follower.load()
-        self.snapshot = self._next
+        self.snapshot: Snapshot = self._next
         self._count(documents)
+
+    def checks(self) -> Mapping[str, Check]:
+        """It has been read, or we would not be here."""
+        return {}
+
+    def describe(self) -> dict[str, str]:
+        """Its path."""
+        return {"directory": str(self._directory)}
+
+    async def connect(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
 
     async def follow(self) -> None:
         """Take over changes until cancelled."""

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs import authority, keypair
 from certs.keypair import Front, KeyPair
@@ -34,6 +38,25 @@ def old_client(ca: Authority, version: ssl.TLSVersion) -> ssl.SSLContext:
     client.maximum_version = version
     client.set_ciphers("DEFAULT:@SECLEVEL=0")
     return client
+
+
+def write_client(signer: Authority, file: Path) -> Path:
+    """What an API server shows to a webhook that asks for it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
+        .issuer_name(signer.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - timedelta(hours=1))
+        .not_valid_after(NOW + timedelta(days=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(signer.key, hashes.SHA256())
+    )
+    pair = KeyPair.of(certificate, key)
+    file.write_bytes(pair.certificate + pair.key)
+    return file
 
 
 def test_tls_1_2_is_served(ca: Authority, pair: KeyPair) -> None:
@@ -76,6 +99,38 @@ def test_new_connections_see_the_pair_that_is_in_use(ca: Authority, pair: KeyPai
     assert after.certificate != before.certificate
 
 
+def test_before_there_is_a_pair_handshakes_fail_and_afterwards_they_do_not(
+    ca: Authority, pair: KeyPair
+) -> None:
+    front = Front()
+    with pytest.raises(ssl.SSLError, match=r"(?i)internal.error|callback"):
+        shake(front.context, client_context(ca.pem), "localhost")
+
+    front.use(keypair.server_context(pair))
+
+    shake(front.context, client_context(ca.pem), "localhost")
+
+
+@pytest.mark.parametrize("behind_front", [False, True])
+@pytest.mark.parametrize("shown", ["nothing", "another's", "the right one"])
+def test_callers_that_must_show_a_certificate_are_checked(
+    ca: Authority, pair: KeyPair, tmp_path: Path, shown: str, behind_front: bool
+) -> None:
+    callers = authority.create(NOW)
+    client = client_context(ca.pem)
+    if shown != "nothing":
+        signer = callers if shown == "the right one" else authority.create(NOW)
+        client.load_cert_chain(write_client(signer, tmp_path / "client.pem"))
+    context = keypair.server_context(pair, callers=callers.pem)
+    server = Front(context, callers=callers.pem).context if behind_front else context
+
+    if shown == "the right one":
+        shake(server, client, "localhost")
+    else:
+        with pytest.raises(ssl.SSLError):
+            shake(server, client, "localhost")
+
+
 def test_a_client_without_a_server_name_is_served(ca: Authority) -> None:
     front = Front(keypair.server_context(authority.issue(ca, ["127.0.0.1"], NOW)))
 
@@ -104,4 +159,10 @@ def test_a_pair_is_valid_between_its_dates(pair: KeyPair) -> None:
 
 
 def test_a_pair_is_renewed_two_thirds_into_its_life(pair: KeyPair) -> None:
-    assert pair.renew_at() == pair.not_before + (pair.not_after - pair.not_before) * 2 / 3
+    assert pair.renew_at() == NOW + (pair.not_after - NOW) * 2 / 3
+
+
+def test_what_lives_shorter_than_it_is_backdated_is_not_old_at_birth(ca: Authority) -> None:
+    short = authority.issue(ca, ["localhost"], NOW, life=timedelta(minutes=9))
+
+    assert short.renew_at() == NOW + timedelta(minutes=6)

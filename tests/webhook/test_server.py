@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import io
 import socket
@@ -9,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -226,11 +228,30 @@ async def test_a_chunked_body_is_read(edge: Edge) -> None:
 
 async def test_a_broken_chunk_is_refused(edge: Edge) -> None:
     client = await edge.connect()
-    await client.send(head("POST", "/mutate", 0, Content_Length="", Transfer_Encoding="chunked"))
+    chunked = head("POST", "/mutate", 0, Content_Length="", Transfer_Encoding="chunked")
 
-    await client.send(b"not a length\r\n")
+    await client.send(chunked + b"not a length\r\n")
 
     assert (await client.receive()).status == 400
+
+
+LATE = {
+    "a chunk that breaks while we wait for it": b"not a length\r\n",
+    "a body that stops in the middle": b"ff\r\nabc",
+}
+
+
+@pytest.mark.parametrize("rest", LATE.values(), ids=LATE)
+async def test_a_body_is_waited_for_until_the_deadline(edge: Edge, rest: bytes) -> None:
+    client = await edge.connect()
+    edge.admission.clock = lambda: time.monotonic() + 8.9  # 0.1 s before the default's end
+    await client.send(head("POST", "/mutate", 0, Content_Length="", Transfer_Encoding="chunked"))
+    await until(lambda: edge.admission.arriving > 0)
+
+    await client.send(rest)
+
+    response = await client.receive()
+    assert (response.status, response.headers["connection"]) == (408, "close")
 
 
 async def test_who_asks_before_sending_is_told_to_go_on(edge: Edge) -> None:
@@ -402,6 +423,37 @@ async def test_an_idle_connection_is_not_swept(edge: Edge) -> None:
     assert (await client.post("/mutate", review())).status == 200
 
 
+class Stumbling:
+    """A loop whose ``accept`` fails a few times before it works."""
+
+    def __init__(self, *errors: OSError) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._errors = list(errors)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    async def sock_accept(self, listener: socket.socket) -> Any:
+        if self._errors:
+            raise self._errors.pop()
+        return await self._loop.sock_accept(listener)
+
+
+async def test_accepting_goes_on_after_errors(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "NO_FILES_SECONDS", 0.0)
+    other = Server(edge.admission.handle, tls=edge.front.context, observer=edge)
+    stumbling = Stumbling(ConnectionAbortedError(), OSError(errno.EMFILE, "too many open files"))
+    monkeypatch.setattr(other, "_loop", stumbling)
+    other.start(server.listen(("127.0.0.1", 0)))
+
+    client = await Client.connect(other.port, client_context(CA.pem))
+
+    assert (await client.post("/mutate", review())).status == 200
+    assert edge.rejections("no_files") == 1
+    client.close()
+    await other.drain(0)
+
+
 async def test_idle_strangers_make_room_for_a_new_caller(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +502,19 @@ async def test_bytes_that_are_no_tls_are_recognised(edge: Edge) -> None:
     await client.send(b"SSH-2.0-OpenSSH_9.9\r\n")
 
     await until(lambda: edge.handshakes == ["not_tls"])
+
+
+async def test_a_caller_that_speaks_old_tls_only_is_recognised(edge: Edge) -> None:
+    old = client_context(CA.pem)
+    old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("DEFAULT:@SECLEVEL=0")
+
+    with pytest.raises(ssl.SSLError):
+        await asyncio.to_thread(dial, edge.server.port, old)
+
+    await until(lambda: edge.handshakes == ["no_common_protocol"])
 
 
 async def test_a_caller_that_leaves_in_the_handshake_is_recognised(edge: Edge) -> None:
@@ -550,6 +615,44 @@ async def test_after_leaving_nobody_is_let_in(edge: Edge) -> None:
 
     with pytest.raises(ConnectionRefusedError):
         await Client.connect(port, None)
+
+
+async def test_waiting_while_leaving_can_be_cut_short(edge: Edge) -> None:
+    leaving = asyncio.create_task(edge.server.drain(60))
+    await until(lambda: edge.server.is_draining)
+
+    edge.server.hurry()
+
+    async with asyncio.timeout(LIMIT):
+        await leaving
+
+
+async def test_what_does_not_end_in_time_is_dropped(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "FINISH_SECONDS", 0.05)
+    client = await edge.connect()
+    connection = await only_connection(edge)
+    await client.send(b"POST /mutate HTTP/1.1\r\n")
+    await until(lambda: connection.is_busy)
+    await edge.plain()  # a handshake that never begins
+    await until(lambda: edge.server.pending == 1)
+
+    async with asyncio.timeout(LIMIT):
+        await edge.server.drain(0)
+
+    assert edge.server.open_connections == 0
+    await until(lambda: edge.server.pending == 0)
+
+
+def test_ipv6_is_listened_on_beside_ipv4_at_the_same_port() -> None:
+    try:
+        sockets = server.listen(("", 0))
+    except ConfigError:
+        pytest.skip("no IPv6 on this machine")
+    assert len({s.getsockname()[1] for s in sockets}) == 1
+    for listener in sockets:
+        listener.close()
 
 
 def test_a_taken_port_is_an_error_with_its_address() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from benchmarks.review import create_review
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
 from tests.webhook.fakes import LIMIT, Client, review
@@ -104,6 +105,12 @@ async def serving(options: ServeOptions, story: Callable[[Running], Awaitable[No
     return running
 
 
+def write(options: ServeOptions, name: str, text: str) -> None:
+    """Put a file into the folder that is served."""
+    assert options.directory is not None
+    (options.directory / name).write_text(text)
+
+
 async def nothing(_running: Running) -> None:
     await asyncio.sleep(0)
 
@@ -122,7 +129,12 @@ async def test_it_is_ready_and_answers(options: ServeOptions) -> None:
     async def story(running: Running) -> None:
         assert await running.health("/readyz") == 200
         client = await running.connect()
-        assert (await client.post("/mutate?timeout=10s", review())).status == 400
+        response = await client.post("/mutate?timeout=10s", create_review("demo", "base-torch"))
+        assert response.json["response"]["allowed"] is True
+        assert response.json["response"]["patchType"] == "JSONPatch"
+        refused = await client.post("/mutate", create_review("demo", "no-such-runtime"))
+        assert refused.json["response"]["status"]["code"] == 422
+        assert (await client.post("/mutate", review())).status == 400
         client.close()
 
     await serving(options, story)
@@ -151,7 +163,7 @@ async def test_sigterm_ends_it_though_connections_are_idle(options: ServeOptions
 
 async def test_a_change_of_the_folder_is_taken_over(options: ServeOptions) -> None:
     async def story(running: Running) -> None:
-        (options.directory / "more.yaml").write_text(RUNTIME.replace("NAME", "other"))
+        write(options, "more.yaml", RUNTIME.replace("NAME", "other"))
         while "folder changed" not in running.messages():  # noqa: ASYNC110  # a file, not an event
             await asyncio.sleep(0.02)
 
@@ -162,7 +174,7 @@ async def test_a_change_of_the_folder_is_taken_over(options: ServeOptions) -> No
 
 async def test_a_broken_folder_is_told_and_the_last_good_state_kept(options: ServeOptions) -> None:
     async def story(running: Running) -> None:
-        (options.directory / "more.yaml").write_text("a: [PASSWORD")
+        write(options, "more.yaml", "a: [PASSWORD")
         while len(running.lines) < 2:  # noqa: ASYNC110  # a file, not an event
             await asyncio.sleep(0.02)
         assert await running.health("/readyz") == 200
@@ -176,7 +188,7 @@ async def test_a_broken_folder_is_told_and_the_last_good_state_kept(options: Ser
 
 
 async def test_a_folder_that_is_broken_from_the_start_is_an_error(options: ServeOptions) -> None:
-    (options.directory / "runtime.yaml").write_text("a: [")
+    write(options, "runtime.yaml", "a: [")
 
     with pytest.raises(ConfigError, match=r"runtime\.yaml"):
         await serving(options, nothing)

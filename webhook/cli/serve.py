@@ -1,4 +1,4 @@
-"""``stationmaster serve``: the webhook itself, from a folder of YAML."""
+"""``stationmaster serve``: the webhook itself, from a folder of YAML or for a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhook.cli.command import Examples
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from webhook.config import Address, LogFormat, LogLevel
+    from webhook.config import Address, LogFormat, LogLevel, StalePolicy
 
 
 @click.command(
@@ -20,10 +20,45 @@ if TYPE_CHECKING:
     examples={
         "Answer on this machine, and write the CA certificate beside": "serve --from cluster/",
         "Answer on all addresses": "serve --from cluster/ --listen :9443 --health-listen :8081",
+        "Answer for a cluster, from outside of it": "serve --kubeconfig ~/.kube/config",
         "Choose the plugins": "serve --from cluster/ --profile profile.yaml",
     },
 )
-@options.directory
+@click.option(
+    "--from",
+    "directory",
+    metavar="DIR",
+    type=options.PATH,
+    help="The cluster: a folder of YAML with runtimes, namespaces, LimitRanges, RuntimeClasses.",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=options.PATH,
+    help="The cluster that this kubeconfig names, followed by list and watch.",
+)
+@click.option(
+    "--context", metavar="NAME", help="The context of the kubeconfig; else its current one."
+)
+@click.option(
+    "--in-cluster",
+    is_flag=True,
+    help="The cluster that this pod runs in, as its service account.",
+)
+@click.option(
+    "--stale",
+    type=click.Choice(("serve", "fail")),
+    default="serve",
+    show_default=True,
+    help="Cut off from the API server for too long: serve new TrainJobs with a warning, or refuse them.",
+)
+@click.option(
+    "--stale-seconds",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="How long is too long.",
+)
 @click.option(
     "--listen",
     type=options.Address(),
@@ -62,7 +97,12 @@ if TYPE_CHECKING:
 )
 def command(  # noqa: PLR0913  # one argument an option
     *,
-    directory: Path,
+    directory: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    stale: StalePolicy,
+    stale_seconds: float,
     listen: Address,
     health_listen: Address,
     profile: Path | None,
@@ -71,17 +111,27 @@ def command(  # noqa: PLR0913  # one argument an option
     log_format: LogFormat,
     log_level: LogLevel,
 ) -> int:
-    """Answer AdmissionReviews over TLS, from a folder of YAML.
+    """Answer AdmissionReviews over TLS, from a folder of YAML or for a cluster.
 
     DIR is followed: a change is taken over as a whole, and the last good state is kept while a file
-    is broken. The certificate is made at start; its CA is written where the log says.
+    is broken. A cluster is followed by list and watch; until all is read, /readyz says what is missing.
+    The certificate is made at start; its CA is written where the log says.
     """
+    if sum((directory is not None, kubeconfig is not None, in_cluster)) != 1:
+        raise click.UsageError("give one of --from DIR, --kubeconfig FILE and --in-cluster")
+    if context is not None and kubeconfig is None:
+        raise click.UsageError("--context goes with --kubeconfig")
     from webhook import wiring  # noqa: PLC0415  # not for `--help`
     from webhook.config import ServeOptions  # noqa: PLC0415
 
     return wiring.run(
         ServeOptions(
             directory=directory,
+            kubeconfig=kubeconfig,
+            context=context,
+            in_cluster=in_cluster,
+            stale=stale,
+            stale_seconds=stale_seconds,
             listen=listen,
             health_listen=health_listen,
             profile=profile,

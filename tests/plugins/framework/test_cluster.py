@@ -1,175 +1,194 @@
-"""What a request knows of the cluster: runtimes by kind, namespace and name, and what a namespace adds to pods."""
+"""Snapshots that come of one another: what changes, what is shared, what is compiled anew."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from plugins.framework import quantity
-from plugins.framework.api import names
-from plugins.framework.cluster import MOST_COMPILED, Snapshot
+from plugins.framework.cluster import LAST_APPLIED, Snapshot, keep
 from plugins.framework.lines import LINES
-from tests.builders import Json, make_object, make_runtime
-from tests.plugins.kit import stored
 
-V23, V21 = LINES["2.3"], LINES["2.1"]
-CLUSTER, NAMESPACED = names.CLUSTER_TRAINING_RUNTIME, names.TRAINING_RUNTIME
-PLAIN = make_runtime().plain().node()
+LINE = LINES["2.3"]
+CLUSTER = "ClusterTrainingRuntime"
+NAMESPACED = "TrainingRuntime"
 
 
-def test_runtimes_are_found_by_kind_namespace_and_name() -> None:
-    mine, theirs = PLAIN.nodes(1).namespaced("mine"), PLAIN.nodes(2).namespaced("theirs")
-    snapshot = Snapshot.of(map(stored, (PLAIN.nodes(3), mine, theirs)))
-
-    def nodes(kind: str, namespace: str, name: str = "runtime") -> int | None:
-        found = snapshot.runtime(kind, namespace, name, V23)
-        return found.num_nodes if found else None
-
-    assert nodes(CLUSTER, "any") == 3
-    assert (nodes(NAMESPACED, "mine"), nodes(NAMESPACED, "theirs")) == (1, 2)
-    assert nodes(NAMESPACED, "other") is None
-    assert nodes(CLUSTER, "mine", "nope") is None
-    assert snapshot.runtime_count == 3
+def runtime(name: str, nodes: int = 1, namespace: str = "") -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kind = NAMESPACED if namespace else CLUSTER
+    return {"kind": kind, "metadata": metadata, "spec": {"mlPolicy": {"numNodes": nodes}}}
 
 
-def test_names_are_those_that_a_namespace_can_use() -> None:
-    objects = [make_runtime(n).plain().node() for n in ("b", "a")]
-    objects.append(make_runtime("c").plain().node().namespaced("mine"))
-    snapshot = Snapshot.of(map(stored, objects))
-    assert snapshot.runtime_names(CLUSTER, "mine") == ["a", "b"]
-    assert snapshot.runtime_names(NAMESPACED, "mine") == ["c"]
-    assert snapshot.runtime_names(NAMESPACED, "other") == []
+def limit_range(name: str, cpu: str, namespace: str = "a") -> dict[str, Any]:
+    limits = [{"type": "Container", "defaultRequest": {"cpu": cpu}}]
+    metadata = {"name": name, "namespace": namespace}
+    return {"kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
 
 
-def test_a_runtime_is_compiled_once_a_line() -> None:
-    snapshot = Snapshot.of([stored(PLAIN)])
-    first = snapshot.runtime(CLUSTER, "", "runtime", V23)
-    assert snapshot.runtime(CLUSTER, "", "runtime", V23) is first
-    older = snapshot.runtime(CLUSTER, "", "runtime", V21)
-    assert older is not first
-    assert older is not None
-    assert older.line is V21
+def runtime_class(name: str, cpu: str = "") -> dict[str, Any]:
+    overhead = {"overhead": {"podFixed": {"cpu": cpu}}} if cpu else {}
+    return {"kind": "RuntimeClass", "metadata": {"name": name}, **overhead}
 
 
-def test_more_runtimes_than_are_kept_compiled_are_compiled_again() -> None:
-    count = MOST_COMPILED + 2
-    template = stored(PLAIN)
-    snapshot = Snapshot.of({**template, "metadata": {"name": f"r{i}"}} for i in range(count))
-    first = snapshot.runtime(CLUSTER, "", "r0", V23)
-    for i in range(count):
-        assert snapshot.runtime(CLUSTER, "", f"r{i}", V23) is not None
-    again = snapshot.runtime(CLUSTER, "", "r0", V23)
-    assert again is not None
-    assert first is not None
-    assert again is not first
-    assert again.digest == first.digest
+def named(kind: str, name: str) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name}}
 
 
-def test_a_snapshot_keeps_what_it_was_given_when_the_object_changes() -> None:
-    raw = stored(PLAIN.nodes(1))
-    snapshot = Snapshot.of([raw])
-    raw["spec"]["mlPolicy"]["numNodes"] = 7
-    found = snapshot.runtime(CLUSTER, "", "runtime", V23)
-    assert found is not None
-    assert found.num_nodes == 1
+def nodes(snapshot: Snapshot, name: str, namespace: str = "a", kind: str = CLUSTER) -> int | None:
+    found = snapshot.runtime(kind, namespace, name, LINE)
+    return None if found is None else found.num_nodes
 
 
-# Objects from files
+def test_a_runtime_that_changed_is_compiled_anew_and_no_other_is() -> None:
+    before = Snapshot.of([runtime("x"), runtime("y"), runtime("x", 7, "a")])
+    x, y = (before.runtime(CLUSTER, "", name, LINE) for name in "xy")
+
+    after = before.replaced(runtime("x", 5))
+
+    assert nodes(after, "x") == 5
+    assert nodes(after, "x", kind=NAMESPACED) == 7
+    assert after.runtime(CLUSTER, "", "y", LINE) is y
+    assert before.runtime(CLUSTER, "", "x", LINE) is x
+    assert nodes(before, "x") == 1
 
 
-def test_from_files_runtimes_are_defaulted_and_pruned() -> None:
-    raw = make_runtime().mpi().node().field(1, "spec", "noSuchField").obj
-    found = Snapshot.of([raw], admit=True).runtime(CLUSTER, "", "runtime", V23)
-    assert found is not None
-    assert found.source == {
-        "numProcPerNode": 1,
-        "mpiImplementation": "OpenMPI",
-        "sshAuthMountPath": "/root/.ssh",
-        "runLauncherAsNode": False,
-    }
-    assert "noSuchField" not in found.raw["spec"]
+def test_a_runtime_that_comes_back_as_it_was_is_still_compiled() -> None:
+    before = Snapshot.of([runtime("x")])
+    kept = before.runtime(CLUSTER, "", "x", LINE)
+
+    after = before.without(CLUSTER, "", "x").replaced(runtime("x"))
+
+    assert after.runtime(CLUSTER, "", "x", LINE) is kept
 
 
-def test_from_files_a_runtime_that_could_not_be_stored_is_none_and_the_reason_is_kept() -> None:
-    raw = make_runtime().torch().jax().node().obj
-    snapshot = Snapshot.of([raw], admit=True)
-    assert snapshot.runtime(CLUSTER, "", "runtime", V23) is None
-    [error] = snapshot.why_refused(CLUSTER, "", "runtime", V23)
-    assert "Only one of the policy can be configured" in str(error)
-    assert snapshot.runtime(CLUSTER, "", "runtime", V23) is None
-    assert snapshot.why_refused(CLUSTER, "", "other", V23) == []
-    assert snapshot.runtime_names(CLUSTER, "") == ["runtime"]
+def test_what_the_api_server_adds_to_an_object_does_not_compile_it_anew() -> None:
+    before = Snapshot.of([runtime("x")])
+    kept = before.runtime(CLUSTER, "", "x", LINE)
+    obj = runtime("x")
+    obj["metadata"] |= {"resourceVersion": "9", "managedFields": [], "annotations": {"a": "b"}}
+
+    assert before.replaced(obj).runtime(CLUSTER, "", "x", LINE) is kept
 
 
-# The rest
+def test_each_line_has_its_own() -> None:
+    snapshot = Snapshot.of([runtime("x")])
+
+    new = snapshot.runtime(CLUSTER, "", "x", LINES["2.3"])
+    old = snapshot.runtime(CLUSTER, "", "x", LINES["2.0"])
+
+    assert new is not old
 
 
-def limit_range(namespace: str, **kinds: Json) -> Json:
-    return make_object(
-        "LimitRange", "l", namespace, spec={"limits": [{"type": "Container", **kinds}]}
-    )
+def test_a_runtime_is_taken_out_by_kind_namespace_and_name() -> None:
+    before = Snapshot.of([runtime("x"), runtime("x", 2, "a"), runtime("x", 3, "b")])
+
+    after = before.without(NAMESPACED, "a", "x")
+
+    assert [nodes(after, "x", ns, NAMESPACED) for ns in "ab"] == [None, 3]
+    assert nodes(after, "x") == 1
+    assert before.runtime_count == 3
 
 
-def test_facts_are_those_of_the_namespace() -> None:
-    snapshot = Snapshot.of(
-        [
-            limit_range("mine", defaultRequest={"cpu": "1"}),
-            {**make_object("RuntimeClass", "kata"), "overhead": {"podFixed": {"cpu": "250m"}}},
-        ]
-    )
-    mine, other = snapshot.facts("mine"), snapshot.facts("other")
-    assert mine.limits is not None
-    assert mine.limits.requests["cpu"] == quantity.parse("1")
-    assert other.limits is None
-    assert mine.digest != other.digest
-    assert mine.overheads == other.overheads == {"kata": {"cpu": "250m"}}
-    assert snapshot.facts("mine") is mine
+def test_all_of_a_kind_are_taken_in_place_of_those_there_were() -> None:
+    before = Snapshot.of([runtime("x"), runtime("y"), runtime("z", 2, "a")])
+
+    after = before.with_all(CLUSTER, [runtime("y", 4), runtime("n")])
+
+    assert after.runtime_names(CLUSTER, "") == ["n", "y"]
+    assert after.runtime_names(NAMESPACED, "a") == ["z"]
+    assert before.runtime_names(CLUSTER, "") == ["x", "y"]
 
 
-def test_the_same_objects_give_the_same_facts() -> None:
-    a, b = (Snapshot.of([limit_range("n", default={"cpu": "1"})]).facts("n") for _ in range(2))
-    assert a.digest == b.digest
+def test_the_facts_of_a_namespace_follow_its_limit_ranges() -> None:
+    objects = [named("Namespace", "a"), named("Namespace", "b"), limit_range("l", "1")]
+    before = Snapshot.of(objects)
+    a, b = before.facts("a"), before.facts("b")
+
+    after = before.replaced(limit_range("l", "2"))
+
+    assert after.facts("a").digest != a.digest
+    assert after.facts("b") is b
+    assert before.facts("a") is a
+    assert after.without("LimitRange", "a", "l").facts("a").limits is None
 
 
-def test_a_limit_range_that_cannot_be_read_counts_as_none() -> None:
-    snapshot = Snapshot.of([limit_range("n", default={"cpu": "many"})])
-    assert snapshot.facts("n").limits is None
+def test_two_limit_ranges_of_a_namespace_both_count() -> None:
+    snapshot = Snapshot.of([limit_range("l", "1")])
+    both = snapshot.replaced(limit_range("m", "2"))
+
+    assert both.facts("a").digest != snapshot.facts("a").digest
+    assert both.without("LimitRange", "a", "m").facts("a").digest == snapshot.facts("a").digest
 
 
-def test_asking_for_namespaces_that_nobody_made_does_not_fill_memory() -> None:
-    snapshot = Snapshot.of([make_object("Namespace", "there")])
-    for i in range(100):
-        assert snapshot.facts(f"made-up-{i}").limits is None
-    assert snapshot.facts("there") is snapshot.facts("there")
-    assert len(snapshot._facts) < 5
+def test_the_facts_of_all_namespaces_follow_the_runtime_classes() -> None:
+    before = Snapshot.of([named("Namespace", "a"), runtime_class("r", "1")])
+    facts = before.facts("a")
 
+    changed = before.replaced(runtime_class("r", "2"))
+    lighter = before.replaced(runtime_class("r"))
 
-def test_absence_proves_something_only_where_such_objects_were_given() -> None:
-    empty = Snapshot.of([])
-    assert empty.runtime_classes is None
-    assert empty.priority_classes is None
-    full = Snapshot.of([make_object("RuntimeClass", "a"), make_object("PriorityClass", "b")])
-    assert full.runtime_classes == frozenset({"a"})
-    assert full.priority_classes == frozenset({"b"})
-
-
-def test_the_crd_tells_the_line() -> None:
-    spec: Json = {"properties": {"spec": {"properties": {"podTemplateOverrides": {}}}}}
-    versions = [{"schema": {"openAPIV3Schema": spec}}]
-
-    def crd(kind: str) -> Json:
-        return make_object(
-            "CustomResourceDefinition", "x", spec={"names": {"kind": kind}, "versions": versions}
-        )
-
-    assert Snapshot.of([crd("TrainJob")]).crd_line is V21
-    assert Snapshot.of([crd("Other")]).crd_line is None
-    assert Snapshot.of([]).crd_line is None
+    assert changed.facts("a").overheads == {"r": {"cpu": "2"}}
+    assert lighter.facts("a").overheads == {}
+    assert before.facts("a") is facts
+    assert before.without("RuntimeClass", "", "r").facts("a").overheads == {}
 
 
 @pytest.mark.parametrize(
-    "obj", [{}, {"kind": 1}, {"kind": "ConfigMap"}, {"kind": "LimitRange"}, {"kind": CLUSTER}]
+    ("kind", "attribute"),
+    [("RuntimeClass", "runtime_classes"), ("PriorityClass", "priority_classes")],
 )
-def test_objects_of_any_shape_are_taken_or_passed_over(obj: Json) -> None:
-    snapshot = Snapshot.of([obj])
-    assert snapshot.runtime(CLUSTER, "", "x", V23) is None
-    assert snapshot.facts("x") is not None
+def test_names_are_unknown_until_somebody_looked(kind: str, attribute: str) -> None:
+    empty = Snapshot()
+    assert getattr(empty, attribute) is None
+
+    looked = empty.with_all(kind, [])
+    more = looked.replaced(named(kind, "n"))
+
+    assert getattr(looked, attribute) == frozenset()
+    assert getattr(more, attribute) == {"n"}
+    assert getattr(more.without(kind, "", "n"), attribute) == frozenset()
+    assert getattr(empty, attribute) is None
+
+
+def test_namespaces_come_and_go() -> None:
+    before = Snapshot.of([named("Namespace", "a")])
+    after = before.replaced(named("Namespace", "b")).without("Namespace", "", "a")
+
+    assert list(before.namespaces) == ["a"]
+    assert list(after.namespaces) == ["b"]
+    assert list(after.with_all("Namespace", []).namespaces) == []
+
+
+def test_kinds_that_nobody_reads_change_nothing() -> None:
+    snapshot = Snapshot.of([runtime("x")])
+
+    for after in (
+        snapshot.replaced(named("Pod", "p")),
+        snapshot.without("Pod", "", "p"),
+        snapshot.with_all("Pod", []),
+    ):
+        assert after.runtime_names(CLUSTER, "") == ["x"]
+
+
+def test_what_the_cluster_serves_is_said() -> None:
+    snapshot = Snapshot()
+
+    assert snapshot.served is None
+    assert snapshot.serving(frozenset({"a"})).served == frozenset("a")
+
+
+def test_what_is_kept_of_a_namespace_has_labels_and_annotations_but_not_what_kubectl_applied() -> (
+    None
+):
+    metadata = {
+        "name": "a",
+        "uid": "u",
+        "labels": {"l": "1"},
+        "annotations": {"n": "2", LAST_APPLIED: "{}"},
+    }
+
+    kept = keep({"kind": "Namespace", "metadata": metadata, "status": {"phase": "Active"}})
+
+    assert kept["metadata"] == {"name": "a", "labels": {"l": "1"}, "annotations": {"n": "2"}}
+    assert "status" not in kept

@@ -151,11 +151,11 @@ def test_a_long_text_is_cut() -> None:
 
 
 WIDE = st.recursive(
-    TREES | st.text(max_size=600),
+    TREES | st.text(max_size=300),
     lambda inner: (
-        st.lists(inner, max_size=40) | st.dictionaries(st.text(max_size=400), inner, max_size=40)
+        st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=300), inner, max_size=9)
     ),
-    max_leaves=60,
+    max_leaves=20,
 )
 
 

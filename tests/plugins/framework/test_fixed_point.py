@@ -85,7 +85,7 @@ def forged(draw: st.DataObject, raw: Json) -> Json:
 
 @pytest.mark.parametrize("line", LINES)
 @given(data=st.data(), pipe=st.sampled_from([default_pipeline(), EAGER]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_mutating_twice_is_mutating_once(line: str, data: st.DataObject, pipe: Pipeline) -> None:
     runtime_builder, job = data.draw(strategies.cases(line))
     runtime, raw = stored(runtime_builder, line), stored(job, line)
@@ -97,7 +97,7 @@ def test_mutating_twice_is_mutating_once(line: str, data: st.DataObject, pipe: P
 
 @pytest.mark.parametrize("line", LINES)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_forged_record_changes_nothing_else(line: str, data: st.DataObject) -> None:
     runtime_builder, job = data.draw(strategies.cases(line))
     runtime, raw = stored(runtime_builder, line), stored(job, line)

@@ -46,7 +46,7 @@ def findings(line: str, runtime: Json, raw: Json, ours: Mapping[str, str]) -> li
 
 @pytest.mark.parametrize("line", LINES)
 @given(data=st.data(), fields=st.sampled_from(SUBSETS))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_nothing_that_is_built_changes(
     line: str, data: st.DataObject, fields: tuple[Any, ...]
 ) -> None:

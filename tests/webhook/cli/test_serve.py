@@ -53,6 +53,44 @@ def test_all_options_arrive(run: Run, served: list[ServeOptions]) -> None:
     ]
 
 
+CLUSTERS = {
+    "the cluster of a kubeconfig": (
+        ("--kubeconfig", "k", "--context", "c"),
+        ServeOptions(kubeconfig=Path("k"), context="c"),
+    ),
+    "the cluster around us": (("--in-cluster",), ServeOptions(in_cluster=True)),
+    "old knowledge is refused": (
+        ("--in-cluster", "--stale", "fail", "--stale-seconds", "30"),
+        ServeOptions(in_cluster=True, stale="fail", stale_seconds=30.0),
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "want"), CLUSTERS.values(), ids=CLUSTERS)
+def test_a_cluster_arrives(
+    run: Run, served: list[ServeOptions], words: tuple[str, ...], want: ServeOptions
+) -> None:
+    assert run("serve", *words).code == 0
+    assert served == [want]
+
+
+NOT_ONE = {
+    "none": (),
+    "a folder and a kubeconfig": ("--from", "c", "--kubeconfig", "k"),
+    "a kubeconfig and in-cluster": ("--kubeconfig", "k", "--in-cluster"),
+    "a context of no kubeconfig": ("--in-cluster", "--context", "c"),
+    "all of them": ("--from", "c", "--kubeconfig", "k", "--in-cluster"),
+}
+
+
+@pytest.mark.parametrize("words", NOT_ONE.values(), ids=NOT_ONE)
+def test_exactly_one_cluster_is_named(
+    run: Run, served: list[ServeOptions], words: tuple[str, ...]
+) -> None:
+    assert run("serve", *words).code == 2
+    assert served == []
+
+
 ADDRESSES = {
     "127.0.0.1:9443": ("127.0.0.1", 9443),
     "localhost:0": ("localhost", 0),

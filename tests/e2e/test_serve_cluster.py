@@ -1,0 +1,339 @@
+"""``stationmaster serve --kubeconfig`` beside a real API server: what it follows, and what it survives.
+
+It has a control plane of its own, without controllers: the API server is restarted here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.e2e import jobs
+from tests.e2e.controlplane import Component, ControlPlane, Object, users
+from tests.e2e.controlplane.manifests import CRD, Endpoint
+from tests.e2e.controlplane.process import free_port
+from tests.e2e.labels import ADMISSION
+from tests.e2e.standalone import registration
+
+pytestmark = pytest.mark.e2e
+
+RBAC: Final = "rbac.authorization.k8s.io"
+PODGROUPS: Final = "podgroups.scheduling.volcano.sh"
+
+READ: Final = ["list", "watch"]
+RULES: Final = [
+    {
+        "apiGroups": ["trainer.kubeflow.org"],
+        "resources": ["trainingruntimes", "clustertrainingruntimes"],
+        "verbs": ["get", *READ],
+    },
+    {"apiGroups": [""], "resources": ["namespaces", "limitranges"], "verbs": READ},
+    {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": READ},
+    {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
+        "verbs": READ,
+    },
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+]
+"""All that is asked for but PriorityClasses, which a test grants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    component: Component
+    plane: ControlPlane
+    health: str
+
+    def ready(self) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"{self.health}/readyz?verbose", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        with urllib.request.urlopen(f"{self.health}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
+        found = re.search(rf"^{re.escape(f'{name}{{{wanted}}}')} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else -1.0
+
+    def follows(self, kind: str) -> int:
+        return int(self.metric("stationmaster_cache_kept_objects", kind=kind))
+
+    def lists(self) -> int:
+        return int(self.metric("stationmaster_cache_lists_total", kind="ClusterTrainingRuntime"))
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("cluster-plane")) as plane:
+        plane.install_runtimes()
+        grant(plane, "stationmaster", RULES)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def served(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The webhook, registered; it may not read PriorityClasses at first."""
+    home = tmp_path_factory.mktemp("served")
+    port, health_port = free_port(), free_port()
+    health = f"http://127.0.0.1:{health_port}"
+    command = [
+        *(sys.executable, "-m", "webhook.cli", "serve"),
+        f"--kubeconfig={plane.kubeconfig(users.STATIONMASTER)}",
+        f"--listen=127.0.0.1:{port}",
+        f"--health-listen=127.0.0.1:{health_port}",
+        f"--cert-dir={home}",
+        "--log-level=debug",
+    ]
+    ca = home / "stationmaster-ca.crt"
+    component = plane.add("stationmaster", command, ready=lambda: ca.exists() and _lives(health))
+    with component:
+        served = Served(component, plane, health)
+        _wait_for_permission(served)
+        configurations = tuple(registration(Endpoint(port=port, ca=ca.read_bytes()), ADMISSION))
+        plane.register(*configurations)
+        yield served
+        plane.unregister(*configurations)
+
+
+def _wait_for_permission(served: Served) -> None:
+    """B121: a permission that is missing at the start and granted later needs no restart."""
+    served.plane.wait_for(lambda: "403" in served.ready()[1], "the refusal to be told")
+    status, text = served.ready()
+    assert status == 503
+    assert "PriorityClass (403 Forbidden" in text
+    assert "LimitRange" not in text
+    rule = {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": READ}
+    grant(served.plane, "stationmaster-late", [rule])
+    served.plane.wait_for(lambda: served.ready()[0] == 200, "readiness", timeout_seconds=60)
+
+
+def _lives(health: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{health}/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def grant(plane: ControlPlane, name: str, rules: list[dict[str, Any]]) -> None:
+    user = plane.users[users.STATIONMASTER].name
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": RBAC, "kind": "User", "name": user}
+    api = f"{RBAC}/v1"
+    plane.apply(
+        [
+            {"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+            {
+                "apiVersion": api,
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": role,
+                "subjects": [subject],
+            },
+        ]
+    )
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
+    return plane.namespace(name, ADMISSION)
+
+
+def runtime(plane: ControlPlane, name: str, nodes: int = 1) -> Object:
+    shipped = plane.admin.get(jobs.TRAINER_API, "ClusterTrainingRuntime", "torch-distributed")
+    spec = {**shipped["spec"], "mlPolicy": {**shipped["spec"]["mlPolicy"], "numNodes": nodes}}
+    return {
+        "apiVersion": jobs.TRAINER_API,
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def members(plane: ControlPlane, namespace: str, name: str) -> str:
+    """How many nodes a job without a number of its own would get, or why it is refused."""
+    tried = plane.kubectl(
+        *("create", "-f", "-", "--dry-run=server", "-o", "jsonpath={.spec.trainer.numNodes}"),
+        user="alice",
+        input=jobs.train_job(namespace, "tried", runtime=name),
+    )
+    return tried.stdout or tried.stderr
+
+
+def test_it_reads_what_it_needs_and_nothing_else(plane: ControlPlane, served: Served) -> None:
+    assert served.ready()[0] == 200
+    assert served.follows("ClusterTrainingRuntime") == len(plane.shipped_runtimes())
+    assert (
+        served.metric("stationmaster_cluster_info", gangs="coscheduling,volcano", trainer="2.3")
+        == 1
+    )
+    mine = plane.audit(user=plane.users[users.STATIONMASTER].name)
+    asked = {(e["verb"], e["objectRef"]["resource"]) for e in mine if "objectRef" in e}
+    assert not {a for a in asked if a[1] in {"secrets", "configmaps", "trainjobs"}}
+
+
+def test_a_runtime_is_followed_from_its_creation_to_its_end(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    count = served.follows("ClusterTrainingRuntime")
+
+    assert plane.kubectl("create", "-f", "-", input=runtime(plane, "crud", 3)).returncode == 0
+    plane.wait_for(lambda: members(plane, namespace, "crud") == "3", "the runtime")
+    assert plane.kubectl("apply", "-f", "-", input=runtime(plane, "crud", 5)).returncode == 0
+    plane.wait_for(lambda: members(plane, namespace, "crud") == "5", "its change")
+    assert served.follows("ClusterTrainingRuntime") == count + 1
+    assert plane.kubectl("delete", "clustertrainingruntime", "crud").returncode == 0
+    plane.wait_for(lambda: "must be created before" in members(plane, namespace, "crud"), "its end")
+    assert served.follows("ClusterTrainingRuntime") == count
+
+
+def test_a_job_that_comes_right_after_its_runtime_is_never_refused(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    """B119. The API server is asked directly: a kubectl between the two would hide the race."""
+    for i in range(30):
+        plane.admin.create(runtime(plane, f"fresh-{i}"))
+        plane.admin.create(jobs.train_job(namespace, f"fresh-{i}", runtime=f"fresh-{i}"))
+
+    assert len(plane.admin.list(jobs.TRAINER_API, "TrainJob", namespace)) == 30
+    assert served.ready()[0] == 200
+
+
+def test_an_update_of_overrides_is_judged_by_the_trainers_copy(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    plane.admin.create(runtime(plane, "moves", 2))
+    job = jobs.train_job(namespace, "copied", runtime="moves", suspend=True)
+    created = plane.admin.create(job)
+    assert totals(created)["resources"] == {}
+    copy = runtime(plane, "moves", 2)
+    node = copy["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    node["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+    plane.admin.create(snapshot(namespace, "copied", created["metadata"]["uid"], copy))
+
+    patch = {"manager": "example.com/a", "trainingRuntimeSpec": {"template": {"spec": {}}}}
+    plane.admin.merge(job, {"spec": {"runtimePatches": [patch]}})
+
+    # The live runtime asks for no CPU: the number can only come from the copy.
+    assert totals(jobs.get(plane, namespace, "copied"))["resources"] == {"cpu": "6"}
+    assert served.ready()[0] == 200
+
+
+def totals(job: Object) -> Object:
+    read: Object = json.loads(job["metadata"]["annotations"]["stationmaster.dev/podgroup-totals"])
+    return read
+
+
+def snapshot(namespace: str, name: str, uid: str, copy: Object) -> Object:
+    """As the Trainer's controller writes it."""
+    owner = {
+        "apiVersion": jobs.TRAINER_API,
+        "kind": "TrainJob",
+        "name": name,
+        "uid": uid,
+        "controller": True,
+    }
+    metadata = {
+        "name": f"{name}-runtime-snapshot",
+        "namespace": namespace,
+        "ownerReferences": [owner],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"runtime": yaml.safe_dump(copy)},
+    }
+
+
+def test_gang_schedulers_are_noticed_as_they_come_and_go(
+    plane: ControlPlane, served: Served
+) -> None:
+    crd = plane.admin.get("apiextensions.k8s.io/v1", CRD, PODGROUPS)
+    plane.admin.delete(crd)
+    plane.wait_for(
+        lambda: (
+            served.metric("stationmaster_cluster_info", gangs="coscheduling", trainer="2.3") == 1
+        ),
+        "Volcano to be missed",
+    )
+    metadata = {
+        "name": PODGROUPS,
+        # The API server guards the group: only with this are its kinds served.
+        "annotations": crd["metadata"].get("annotations", {}),
+    }
+    plane.wait_for(
+        lambda: plane.admin.find("apiextensions.k8s.io/v1", CRD, PODGROUPS) is None, "the deletion"
+    )
+    plane.admin.create({**crd, "metadata": metadata})
+    plane.wait_for(
+        lambda: (
+            served.metric("stationmaster_cluster_info", gangs="coscheduling,volcano", trainer="2.3")
+            == 1
+        ),
+        "Volcano to be back",
+    )
+
+
+def test_a_restart_of_the_api_server_is_survived(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    before = plane.apiserver.pid
+    plane.apiserver.stop()
+    plane.wait_for(
+        lambda: served.metric("stationmaster_cache_cut_off_seconds", kind="TrainingRuntime") > 1,
+        "the cut",
+    )
+    assert served.ready()[0] == 200
+    plane.apiserver.start()
+    assert plane.apiserver.pid != before
+
+    made = plane.wait_for(lambda: runtime(plane, "after-restart", 4), "runtimes to be served")
+    plane.admin.create(made)
+    plane.wait_for(lambda: members(plane, namespace, "after-restart") == "4", "the runtime")
+    plane.wait_for(
+        lambda: served.metric("stationmaster_cache_cut_off_seconds", kind="TrainingRuntime") == 0,
+        "the watch",
+    )
+
+
+def test_a_killed_api_server_is_survived_and_nothing_is_missed(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    plane.apiserver.kill()
+    plane.apiserver.start()
+    # It is ready before its CRDs are: "storage is (re)initializing".
+    there = plane.wait_for(
+        lambda: plane.admin.list(jobs.TRAINER_API, "ClusterTrainingRuntime"), "the runtimes"
+    )
+    made = runtime(plane, "after-kill", 6)
+    plane.admin.create(made)
+    plane.wait_for(lambda: members(plane, namespace, "after-kill") == "6", "the runtime")
+    plane.admin.delete(made)
+
+    plane.wait_for(lambda: served.follows("ClusterTrainingRuntime") == len(there), "its deletion")
+
+
+def test_an_api_server_that_holds_still_does_not_stop_reviews(
+    plane: ControlPlane, served: Served
+) -> None:
+    plane.apiserver.pause()
+    try:
+        assert served.ready()[0] == 200
+        assert _lives(served.health)
+    finally:
+        plane.apiserver.resume()

@@ -1,0 +1,288 @@
+"""Logging in, staying logged in, and what is said when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kubernetes.aio.client.configuration import Configuration
+
+from plugins.framework.errors import ConfigError
+from tests.webhook.kube.apiserver import ApiServer, status
+from tests.webhook.kube.conftest import Time
+from webhook.kube import client as kube
+from webhook.kube.client import ApiError, Client, Login, Unreachable
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+SECRET = "s3cr3t"
+
+
+@pytest.fixture
+async def connected(time: Time) -> AsyncIterator[Any]:
+    made: list[Client] = []
+
+    async def connect(login: Login) -> Client:
+        made.append(Client(login, clock=time.clock))
+        await made[-1].connect()
+        return made[-1]
+
+    yield connect
+    for each in made:
+        await each.close()
+
+
+def tokens(server: ApiServer) -> list[str | None]:
+    return [seen.headers.get("Authorization") for seen in server.requests]
+
+
+def kubeconfig(folder: Path, server: str, user: dict[str, Any] | None) -> Path:
+    file = folder / "config"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "c", "cluster": {"server": server}},
+            {"name": "d", "cluster": {"server": "https://other.test"}},
+        ],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [
+            {"name": "first", "context": {"cluster": "c", "user": "u"}},
+            {"name": "second", "context": {"cluster": "d", "user": "u"}},
+        ],
+        "current-context": "first",
+    }
+    file.write_text(json.dumps(config))
+    return file
+
+
+USERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a token": ({"token": SECRET}, f"Bearer {SECRET}"),
+    "a name and a password": ({"username": "u", "password": "p"}, "Basic dTpw"),
+    "a program": (
+        {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": "echo",
+                "args": [
+                    json.dumps(
+                        {
+                            "apiVersion": "client.authentication.k8s.io/v1",
+                            "kind": "ExecCredential",
+                            "status": {"token": "made"},
+                        }
+                    )
+                ],
+                "interactiveMode": "Never",
+            }
+        },
+        "Bearer made",
+    ),
+}
+
+
+@pytest.mark.parametrize(("user", "want"), USERS.values(), ids=USERS)
+async def test_a_kubeconfig_logs_in_with(
+    server: ApiServer, connected: Any, tmp_path: Path, user: dict[str, Any], want: str
+) -> None:
+    client = await connected(kube.kubeconfig(kubeconfig(tmp_path, server.url, user)))
+
+    await client.get("/api/v1/namespaces")
+
+    assert tokens(server) == [want]
+    assert client.sent_credentials
+
+
+async def test_another_context_is_another_cluster(connected: Any, tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, "http://unused.test", {"token": SECRET})
+
+    assert (await connected(kube.kubeconfig(file, "second"))).host == "https://other.test"
+
+
+async def test_a_context_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, "http://unused.test", {"token": SECRET})
+
+    with pytest.raises(ConfigError, match="third"):
+        await Client(kube.kubeconfig(file, "third")).connect()
+
+
+@pytest.mark.parametrize("text", [f"a: [{SECRET}", f"'{SECRET}", f"[{SECRET}]", ""])
+async def test_what_is_no_kubeconfig_is_an_error_that_quotes_nothing(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match="config") as caught:
+        await Client(kube.kubeconfig(file)).connect()
+
+    assert SECRET not in str(caught.value)
+
+
+async def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="missing"):
+        await Client(kube.kubeconfig(tmp_path / "missing")).connect()
+
+
+async def test_a_login_with_nothing_to_show_is_an_error(tmp_path: Path) -> None:
+    """B137, before anything is sent."""
+    file = kubeconfig(tmp_path, "https://127.0.0.1:1", None)
+
+    with pytest.raises(ConfigError, match="neither a token nor a client certificate"):
+        await Client(kube.kubeconfig(file)).connect()
+
+
+async def test_credentials_that_do_not_leave_are_an_error(
+    server: ApiServer, connected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B137, seen on the way out: 36.0.0 had a token and sent none."""
+
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        return Configuration(host=server.url, api_key={"BearerToken": "Bearer t"})
+
+    client = await connected(login)
+    await client.self_test()
+    assert tokens(server) == ["Bearer t"]
+
+    async def none(_configuration: Configuration) -> str:
+        await asyncio.sleep(0)
+        return ""
+
+    monkeypatch.setattr(kube, "_token", none)
+    monkeypatch.setattr(kube, "_needs_none", lambda _: False)
+
+    with pytest.raises(ConfigError, match="neither a token nor a client certificate"):
+        await client.self_test()
+
+
+async def test_an_api_server_that_is_down_does_not_end_the_start(connected: Any) -> None:
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        return Configuration(host="http://127.0.0.1:1", api_key={"BearerToken": "Bearer t"})
+
+    client = await connected(login)
+
+    await client.self_test()
+    with pytest.raises(Unreachable, match=r"cannot connect to 127\.0\.0\.1:1"):
+        await client.get("/version")
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("first\n")
+    (tmp_path / "ca.crt").write_text("unused over plain HTTP")
+    return tmp_path
+
+
+async def test_in_cluster_the_token_is_read_again(
+    server: ApiServer, account: Path, connected: Any, time: Time
+) -> None:
+    """A bound token is replaced in its file; the API server refuses the old one."""
+    inner = kube.in_cluster(
+        account, {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"}
+    )
+
+    async def login() -> Configuration:
+        made: Any = await inner()
+        assert made.host == "https://h:1"
+        hook = made.refresh_api_key_hook
+
+        def refresh(configuration: Any) -> None:
+            """The library's own, which sets all anew; over plain HTTP to our server."""
+            hook(configuration)
+            configuration.host, configuration.ssl_ca_cert = server.url, None
+            configuration.refresh_api_key_hook = refresh
+
+        refresh(made)
+        configuration: Configuration = made
+        return configuration
+
+    client = await connected(login)
+    await client.get("/version")
+    (account / "token").write_text("second\n")
+
+    async def once(request: web.Request) -> web.StreamResponse:
+        known = request.headers["Authorization"].lower() == "bearer second"
+        return await (server.list if known else status(401, "Unauthorized"))(request)
+
+    server.get_trick = once
+    time.now += kube.LOGIN_PAUSE_SECONDS
+    await client.get("/version")
+
+    assert [(token or "").lower() for token in tokens(server)] == [
+        "bearer first",
+        "bearer first",
+        "bearer second",
+    ]
+
+
+async def test_outside_of_a_cluster_in_cluster_is_an_error(account: Path) -> None:
+    with pytest.raises(ConfigError, match="not in a cluster"):
+        await Client(kube.in_cluster(account, {})).connect()
+
+
+async def test_a_login_that_is_refused_for_good_is_not_tried_all_the_time(
+    server: ApiServer, connected: Any, time: Time
+) -> None:
+    logins: list[int] = []
+
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        logins.append(1)
+        return Configuration(host=server.url, api_key={"BearerToken": f"Bearer {len(logins)}"})
+
+    client = await connected(login)
+    server.get_trick = status(401, "Unauthorized")
+    for _ in range(10):
+        with pytest.raises(ApiError, match="401"):
+            await client.get("/version")
+    assert len(logins) == 1
+
+    time.now += kube.LOGIN_PAUSE_SECONDS
+    for _ in range(10):
+        with pytest.raises(ApiError, match="401"):
+            await client.get("/version")
+
+    assert len(logins) == 2
+
+
+async def test_an_answer_that_is_not_json_is_none(server: ApiServer, client: Client) -> None:
+    async def page(_request: web.Request) -> web.StreamResponse:
+        from aiohttp import web  # noqa: PLC0415  # only here at run time
+
+        await asyncio.sleep(0)
+        return web.Response(text="<html>a proxy</html>")
+
+    server.get_trick = page
+
+    with pytest.raises(Unreachable, match="not JSON"):
+        await client.get("/version")
+
+
+async def test_a_redirect_is_not_followed_with_our_token(server: ApiServer, client: Client) -> None:
+    async def away(_request: web.Request) -> web.StreamResponse:
+        from aiohttp import web  # noqa: PLC0415  # only here at run time
+
+        await asyncio.sleep(0)
+        return web.Response(status=302, headers={"Location": f"{server.url}/elsewhere"})
+
+    server.get_trick = away
+
+    with pytest.raises(Unreachable):
+        await client.get("/version")
+    assert [seen.path for seen in server.requests] == ["/version"]
+
+
+async def test_before_it_is_connected_nothing_can_be_asked() -> None:
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        return Configuration()
+
+    with pytest.raises(Unreachable, match="not connected"):
+        await Client(login).get("/version")

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+
+import pytest
+
+from tests.certs.handshake import client_context, shake
+from tests.webhook.kube.fake_calls import FakeCalls, FakeClock
+from webhook import logs
+from webhook.kube.lease import Clock
+from webhook.kube.shared import CONFIGURATIONS, Shared, names_of
+from webhook.metrics import Recorder
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/stationmaster"
+
+
+@pytest.fixture
+def api() -> FakeCalls:
+    api = FakeCalls()
+    for each in CONFIGURATIONS:
+        webhook = {"name": "a.x", "clientConfig": {"service": {"name": "s"}}}
+        api.put(each.path, {"metadata": {"name": each.name}, "webhooks": [webhook]})
+    return api
+
+
+@pytest.fixture
+def time() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def shared(api: FakeCalls, time: FakeClock) -> Shared:
+    return Shared(
+        api,
+        namespace="ns",
+        identity="pod-1",
+        clock=Clock(now=time.now, monotonic=time.monotonic),
+        recorder=Recorder(),
+        logger=logs.build(io.BytesIO()),
+    )
+
+
+def holds(one: Shared) -> bool:
+    """A function, since mypy takes a property for a constant."""
+    return one.is_holder
+
+
+async def test_it_installs_serves_and_leaves_the_lease_to_the_next(
+    api: FakeCalls, shared: Shared
+) -> None:
+    assert "no certificate" in (shared.problem() or "")
+    task = asyncio.create_task(shared.keep_valid())
+    async with asyncio.timeout(5):
+        while shared.problem():  # noqa: ASYNC110  # a round of calls that never wait
+            await asyncio.sleep(0)
+    assert holds(shared)
+    webhook = api.objects[CONFIGURATIONS[0].path]["webhooks"][0]
+    trusted = base64.b64decode(webhook["clientConfig"]["caBundle"])
+    for name in names_of("ns"):
+        shake(shared.context, client_context(trusted), name)
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert not holds(shared)
+    assert api.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_loops_that_have_stopped_show(shared: Shared, time: FakeClock) -> None:
+    assert shared.stalled() is None
+    time.pass_by(61)
+    assert "election" in (shared.stalled() or "")
+    time.pass_by(60)
+    assert "looked after" in (shared.stalled() or "")

@@ -1,0 +1,27 @@
+"""How many calls to the API server reviews may cause: a bucket that fills at a steady rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Allowance:
+    """So many at once, and so many a second after that."""
+
+    def __init__(self, *, burst: int, per_second: float, clock: Callable[[], float]) -> None:
+        """Begin full."""
+        self._burst = burst
+        self._per_second = per_second
+        self._clock = clock
+        self._left = float(burst)
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Use one, if there is one."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

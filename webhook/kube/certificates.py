@@ -1,0 +1,198 @@
+"""Keeps the certificates: every replica serves what the Secret holds, the Lease's holder looks after it.
+
+``certs.rotation`` decides; here its actions are carried out, one after the other, until there is
+nothing to do. A round takes a few GETs and is repeated every few seconds whatever watches say, since
+one that says nothing is not one that works; ``wake`` brings the next round forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Protocol
+
+from certs import bundle, keypair, rotation, stored
+from certs.rotation import Action, Observed, Publish, Settings, Step, Write
+from webhook.kube.calls import Failure
+from webhook.kube.injector import UNREAD
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from certs.keypair import KeyPair
+    from webhook.kube.injector import Injector, Published
+    from webhook.kube.lease import Elector
+    from webhook.kube.secret import Found, SecretStore
+    from webhook.kube.tie import Tie
+
+MOST_ACTIONS: Final = 10
+"""In one round. A rotation takes six, the wait included."""
+
+STALLED_ROUNDS: Final = 12
+
+
+class Counter(Protocol):
+    """What is counted; the recorder does it."""
+
+    def certificate(self, which: str, not_after: datetime) -> None:
+        """When ``which`` (``ca`` or ``leaf``) ends."""
+
+
+class Keeper:
+    """Looks after the certificates of one replica."""
+
+    def __init__(  # noqa: PLR0913  # its tools, all of them needed
+        self,
+        *,
+        secret: SecretStore,
+        injector: Injector,
+        elector: Elector,
+        settings: Settings,
+        front: keypair.Front,
+        counter: Counter,
+        logger: FilteringBoundLogger,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float],
+        tie: Tie | None = None,
+        verifier_time: Callable[[], datetime | None] = lambda: None,
+    ) -> None:
+        """Serve by ``front``; ``verifier_time`` is the API server's clock, from its last ``Date``."""
+        self._secret = secret
+        self._injector = injector
+        self._elector = elector
+        self._settings = settings
+        self._front = front
+        self._counter = counter
+        self._logger = logger
+        self._now = now
+        self._monotonic = monotonic
+        self._tie = tie
+        self._verifier_time = verifier_time
+        self._pair: KeyPair | None = None
+        self._problems: tuple[str, ...] = ("nothing has been read yet",)
+        self._looked_at = monotonic()
+        self._woken = asyncio.Event()
+
+    # --- what others may ask ------------------------------------------------------------------
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was wrong in the last round, as sentences; a metric, ``doctor`` and the log want them."""
+        return self._problems
+
+    def unready(self) -> str | None:
+        """For readiness: why nothing can be served.
+
+        A renewal that fails is no reason while the present pair is valid: to take all replicas out is worse.
+        """
+        if self._pair is None:
+            return "no certificate: " + "; ".join(self._problems)
+        if not self._pair.is_valid(self._now()):
+            return (
+                f"the certificate is not valid now, but until {self._pair.not_after:%Y-%m-%d %H:%M}"
+            )
+        return None
+
+    def stalled(self) -> str | None:
+        """For liveness: whether the loop has stopped to turn."""
+        age = self._monotonic() - self._looked_at
+        if age < STALLED_ROUNDS * self._settings.check.total_seconds():
+            return None
+        return f"nobody has looked after the certificates for {age:.0f} s"
+
+    def wake(self) -> None:
+        """Something was seen to change: look now."""
+        self._woken.set()
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look()
+            try:
+                async with asyncio.timeout(self._settings.check.total_seconds()):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+            self._woken.clear()
+
+    async def look(self) -> None:
+        """One round."""
+        self._looked_at = self._monotonic()
+        problems: list[str] = []
+        try:
+            if self._elector.is_holder:
+                problems += await self._look_after()
+                problems += await self._tie.look() if self._tie else ()
+            problems += self._serve((await self._secret.read()).data)
+        except Failure as error:
+            problems.append(str(error) or type(error).__name__)
+        self._report(tuple(dict.fromkeys(problems)))
+
+    async def _look_after(self) -> list[str]:
+        """What the holder does."""
+        problems: list[str] = []
+        for _ in range(MOST_ACTIONS):
+            published = await self._injector.read()
+            found = await self._secret.read()  # after the configurations: see certs.injection
+            step = self._decide(published, found)
+            problems = [*published.problems, *step.problems]
+            if step.action is None or not await self._elector.confirm():
+                break
+            failed = await self._carry_out(step.action, published, found)
+            if failed:
+                return [*problems, *failed]
+        return problems
+
+    def _decide(self, published: Published, found: Found) -> Step:
+        observed = Observed(
+            secret=found.data,
+            published=published.bundles,
+            verifier_time=self._verifier_time(),
+        )
+        return rotation.decide(observed, self._now(), self._settings)
+
+    async def _carry_out(
+        self, action: Action, published: Published, found: Found
+    ) -> tuple[str, ...]:
+        match action:
+            case Write():
+                is_written = await self._secret.write(action.data, found)
+                self._logger.info(
+                    "certificates", step=action.reason, why=action.why, conflict=not is_written
+                )
+                return ()
+            case Publish():
+                failed = await self._injector.publish(action.bundle, action.places, published)
+                self._logger.info("certificates", step="publish", places=list(action.places))
+                unread = [place for place in action.places if place.endswith(f"/{UNREAD}")]
+                # Why is among the problems already; to go on now would be to go round in a circle.
+                return failed or tuple(f"{place}: waits until it can be read" for place in unread)
+
+    def _serve(self, data: dict[str, bytes] | None) -> list[str]:
+        """Take over what the Secret holds; else go on with the last good pair."""
+        pair, problem = rotation.serving(data, self._now())
+        if pair is None:
+            return [problem or "no certificate"]
+        if pair != self._pair:
+            try:
+                self._front.use(keypair.server_context(pair))
+            except ssl.SSLError as error:
+                return [f"{stored.LEAF} cannot be used: {error.reason}"]
+            self._pair = pair
+            self._counter.certificate("leaf", pair.not_after)
+            self._logger.info("certificate taken over", notAfter=pair.not_after.isoformat())
+        authorities = bundle.valid(bundle.parse((data or {})[stored.CA]).authorities, self._now())
+        if authorities:
+            # Old ones are dropped when nothing needs them, so their end is no alarm.
+            newest = max(each.not_valid_after_utc for each in authorities)
+            self._counter.certificate("ca", newest)
+        return []
+
+    def _report(self, problems: tuple[str, ...]) -> None:
+        if problems != self._problems and problems:
+            self._logger.warning("certificates need attention", problems=list(problems))
+        self._problems = problems

@@ -1,0 +1,154 @@
+"""A real cluster behind the server: logs in, follows, and says when it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from plugins.framework.interface import WatchExtensionPlugin
+from webhook.kube import client, resources
+from webhook.kube.live import Live
+from webhook.kube.source import Source
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+    from structlog.typing import FilteringBoundLogger
+
+    from plugins.framework.cluster import Snapshot
+    from plugins.framework.pipeline import Pipeline
+    from webhook.config import ServeOptions
+    from webhook.kube.capabilities import Capabilities
+    from webhook.kube.client import Login
+    from webhook.kube.reflector import Surroundings
+    from webhook.metrics import Recorder
+    from webhook.routes import Check
+
+
+class Cluster:
+    """What ``serve --kubeconfig`` and ``serve --in-cluster`` answer from."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        pipeline: Pipeline,
+        *,
+        recorder: Recorder,
+        logger: FilteringBoundLogger,
+        around: Surroundings,
+        login: Login | None = None,
+    ) -> None:
+        """Prepare. Raises ConfigError where a plugin asks to watch what cannot be."""
+        self._options = options
+        self._logger = logger
+        self._client = client.Client(login or _login(options), clock=around.clock)
+        self.source = Source(
+            self._client,
+            resources.asked_for(_watches(pipeline)),
+            around=around,
+            stale_seconds=options.stale_seconds,
+            on_change=self._tell,
+            on_problem=self._tell_problem,
+        )
+        self.live: Live | None = Live(
+            self._client, self.source, clock=around.clock, stale=options.stale
+        )
+        recorder.registry.register(_Caches(self.source))
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is known now."""
+        return self.source.snapshot
+
+    def checks(self) -> Mapping[str, Check]:
+        """All is read; and, where old knowledge is not to be used, none of it is old."""
+        checks: dict[str, Callable[[], str | None]] = {"caches": self.source.unsynced}
+        if self._options.stale == "fail":
+            checks["contact"] = self.source.stale
+        return checks
+
+    def describe(self) -> dict[str, str]:
+        """Which cluster."""
+        return {"cluster": self._client.host}
+
+    async def connect(self) -> None:
+        """Log in, and see that we really do. Raises ConfigError."""
+        await self._client.connect()
+        await self._client.self_test()
+
+    async def follow(self) -> None:
+        """Take over changes until cancelled."""
+        await self.source.run()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    def _tell(self, found: Capabilities) -> None:
+        self._logger.info(
+            "cluster capabilities",
+            trainer=found.line.name if found.line else "unknown",
+            generation=found.generation,
+            gangs=",".join(found.gangs),
+        )
+
+    def _tell_problem(self, title: str, problem: str) -> None:
+        if problem:
+            self._logger.warning("cannot follow", kind=title, problem=problem)
+        else:
+            self._logger.info("following again", kind=title)
+
+
+def _watches(pipeline: Pipeline) -> Iterator[str]:
+    """What the plugins of the profile ask to be watched."""
+    for name in pipeline.order("watches"):
+        plugin = pipeline.plugins[name]
+        if isinstance(plugin, WatchExtensionPlugin):
+            yield from plugin.watches()
+
+
+def _login(options: ServeOptions) -> Login:
+    if options.kubeconfig is not None:
+        return client.kubeconfig(options.kubeconfig, options.context)
+    return client.in_cluster()
+
+
+class _Caches(Collector):
+    """The state of the caches, read off when it is asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        synced = _gauge("synced", "1 once a kind has been listed.")
+        kept = _gauge("kept_objects", "Objects of a kind that are followed.")
+        age = _gauge("last_contact_seconds", "Since the API server said something of a kind.")
+        cut = _gauge("cut_off_seconds", "Since when a kind is not watched; 0 while it is.")
+        lists = CounterMetricFamily("stationmaster_cache_lists", "Lists begun.", labels=["kind"])
+        failures = CounterMetricFamily(
+            "stationmaster_cache_failures", "Lists and watches that failed.", labels=["kind"]
+        )
+        for reflector in self._source.reflectors:
+            label = [reflector.resource.title]
+            synced.add_metric(label, float(reflector.synced))
+            kept.add_metric(label, reflector.count)
+            age.add_metric(label, reflector.last_contact_seconds)
+            cut.add_metric(label, reflector.cut_off_seconds)
+            lists.add_metric(label, reflector.lists)
+            failures.add_metric(label, reflector.failures)
+        yield from (synced, kept, age, cut, lists, failures)
+        found = self._source.capabilities
+        info = InfoMetricFamily("stationmaster_cluster", "What the cluster serves.")
+        line = found.line.name if found.line else ""
+        info.add_metric([], {"trainer": line, "gangs": ",".join(found.gangs)})
+        yield info
+
+
+def _gauge(name: str, about: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"stationmaster_cache_{name}", about, labels=["kind"])

@@ -1,0 +1,123 @@
+"""What is listed and watched. Secrets and ConfigMaps never are: to list them is to read every one there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from plugins.framework.api import names
+from plugins.framework.cluster import TRAIN_JOB_CRD
+from plugins.framework.errors import ConfigError
+from webhook.kube.client import JSON
+
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+FORBIDDEN: Final = frozenset({"Secret.", "ConfigMap."})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind to keep, and where it is."""
+
+    kind: str
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    label: str = ""
+    """What readiness and metrics call it, where that is not the kind."""
+    metadata_only: bool = False
+    only: str = ""
+    """The one object that is wanted of all."""
+
+    @property
+    def title(self) -> str:
+        """What readiness and metrics call it."""
+        return self.label or self.kind
+
+    @property
+    def path(self) -> str:
+        """The collection, over all namespaces."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/{self.plural}"
+
+    @property
+    def selection(self) -> dict[str, str]:
+        """The query that narrows the collection."""
+        return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
+
+    def accept(self, *, is_list: bool) -> str:
+        """The form in which it is asked for."""
+        if not self.metadata_only:
+            return JSON
+        return METADATA_LIST if is_list else METADATA
+
+
+_CRD: Final = "CustomResourceDefinition"
+_TRAINER: Final = "v1alpha1"
+
+TRAIN_JOB_DEFINITION: Final = Resource(
+    kind=_CRD,
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    label="TrainJob CRD",
+    only=TRAIN_JOB_CRD,
+)
+"""The whole of this one: its schema tells the Trainer's line."""
+
+DEFINITIONS: Final = Resource(
+    kind=_CRD,
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    label="CRD names",
+    metadata_only=True,
+)
+"""The names of all: a cluster's CRDs can be a hundred megabytes."""
+
+RUNTIMES: Final = {
+    names.CLUSTER_TRAINING_RUNTIME: Resource(
+        kind=names.CLUSTER_TRAINING_RUNTIME,
+        group=names.GROUP,
+        version=_TRAINER,
+        plural="clustertrainingruntimes",
+    ),
+    names.TRAINING_RUNTIME: Resource(
+        kind=names.TRAINING_RUNTIME,
+        group=names.GROUP,
+        version=_TRAINER,
+        plural="trainingruntimes",
+    ),
+}
+
+ALWAYS: Final = (
+    TRAIN_JOB_DEFINITION,
+    DEFINITIONS,
+    *RUNTIMES.values(),
+    Resource(kind="LimitRange", plural="limitranges"),
+    Resource(kind="RuntimeClass", group="node.k8s.io", plural="runtimeclasses"),
+    Resource(kind="Namespace", plural="namespaces", metadata_only=True),
+    Resource(
+        kind="PriorityClass",
+        group="scheduling.k8s.io",
+        plural="priorityclasses",
+        metadata_only=True,
+    ),
+)
+"""What is read whatever the profile says."""
+
+
+def asked_for(watches: Iterable[str]) -> tuple[Resource, ...]:
+    """All that is kept for plugins that ask for these, each ``Kind.group``.
+
+    Raises ConfigError where a plugin asks for what a Snapshot cannot hold, or what must not be listed.
+    """
+    known = {f"{r.kind}.{r.group}" for r in ALWAYS}
+    for watch in watches:
+        if watch in FORBIDDEN:
+            raise ConfigError(
+                f"a plugin asks to watch {watch}: to list them is to read all of them"
+            )
+        if watch not in known:
+            raise ConfigError(f"a plugin asks to watch {watch}, which is none of {sorted(known)}")
+    return ALWAYS

@@ -1,0 +1,99 @@
+"""The certificates that all replicas share, put together: what a listener needs instead of ``Standalone``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from certs.keypair import Front
+from certs.rotation import Settings
+from webhook.kube.certificates import Keeper
+from webhook.kube.injector import Configuration, Injector
+from webhook.kube.lease import Clock, Elector
+from webhook.kube.secret import SecretStore
+from webhook.kube.tie import Tie
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from webhook.kube.calls import Calls
+    from webhook.metrics import Recorder
+
+# As the manifests in deploy/ have them; tests/deploy compares.
+SERVICE: Final = "stationmaster"
+SECRET: Final = "stationmaster-certs"  # noqa: S105  # a name
+LEASE: Final = "stationmaster"
+CONFIGURATIONS: Final = (
+    Configuration("mutating", "00-stationmaster"),
+    Configuration("validating", "stationmaster"),
+)
+
+GOODBYE_SECONDS: Final = 1.0
+
+
+def names_of(namespace: str) -> tuple[str, ...]:
+    """What the API server calls, and what people may."""
+    host = f"{SERVICE}.{namespace}.svc"
+    return (host, f"{host}.cluster.local", f"{SERVICE}.{namespace}")
+
+
+class Shared:
+    """Serves the pair of the Secret, and takes part in looking after it."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        *,
+        namespace: str,
+        identity: str,
+        clock: Clock,
+        recorder: Recorder,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        """For this namespace; ``identity`` is the pod's name and a random part."""
+        front = Front()
+        self.context = front.context
+        self._elector = Elector(
+            calls, namespace=namespace, name=LEASE, identity=identity, clock=clock
+        )
+        self._keeper = Keeper(
+            secret=SecretStore(calls, namespace=namespace, name=SECRET),
+            injector=Injector(calls, CONFIGURATIONS),
+            elector=self._elector,
+            settings=Settings(names=names_of(namespace)),
+            front=front,
+            counter=recorder,
+            logger=logger,
+            now=clock.now,
+            monotonic=clock.monotonic,
+            tie=Tie(calls, CONFIGURATIONS, namespace=namespace),
+        )
+
+    @property
+    def is_holder(self) -> bool:
+        """Whether this replica does what only one may do."""
+        return self._elector.is_holder
+
+    def wake(self) -> None:
+        """The Secret or a configuration was seen to change: look now."""
+        self._keeper.wake()
+
+    def problem(self) -> str | None:
+        """For readiness: why nothing can be served."""
+        return self._keeper.unready()
+
+    def stalled(self) -> str | None:
+        """For liveness: which of the loops has stopped to turn."""
+        return self._keeper.stalled() or self._elector.problem()
+
+    async def keep_valid(self) -> None:
+        """Take part until cancelled, and let another replica take over at once."""
+        try:
+            # First, so that a first installation need not wait for the second round.
+            await self._elector.attempt()
+            async with asyncio.TaskGroup() as loops:
+                loops.create_task(self._elector.run())
+                loops.create_task(self._keeper.run())
+        finally:
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._elector.release()
