@@ -1,0 +1,54 @@
+{{/* Names are fixed: of what acts on a whole cluster there is one. */}}
+{{- define "stationmaster.labels" -}}
+app.kubernetes.io/name: stationmaster
+app.kubernetes.io/part-of: stationmaster
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* The namespaces in which nothing is done; ours and those of Kubernetes can never be locked. */}}
+{{- define "stationmaster.namespaceSelector" -}}
+matchExpressions:
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values:
+  - kube-system
+  - kube-public
+  - kube-node-lease
+  - {{ .Release.Namespace }}
+  {{- range .Values.webhooks.excludedNamespaces }}
+  - {{ . | quote }}
+  {{- end }}
+{{- end }}
+
+{{- define "stationmaster.service" -}}
+service:
+  name: stationmaster
+  namespace: {{ .Release.Namespace }}
+  port: 443
+{{- end }}
+
+{{/* Where an update concerns us. */}}
+{{- define "stationmaster.matchConditions" -}}
+- name: not-being-deleted
+  expression: "request.operation == 'DELETE' || !has(object.metadata.deletionTimestamp)"
+- name: something-of-ours-changed
+  expression: >-
+    request.operation != 'UPDATE'
+    || object.?spec != oldObject.?spec
+    || object.metadata.?labels != oldObject.metadata.?labels
+    || object.metadata.?annotations[?'stationmaster.dev/applied']
+    != oldObject.metadata.?annotations[?'stationmaster.dev/applied']
+    || object.metadata.?annotations[?'stationmaster.dev/podgroup-totals']
+    != oldObject.metadata.?annotations[?'stationmaster.dev/podgroup-totals']
+- name: not-by-kueue
+  expression: "request.userInfo.username != '{{ .Values.webhooks.kueueUser }}'"
+{{- end }}
+
+{{- define "stationmaster.injection" -}}
+{{- if eq .Values.certificates "cert-manager" }}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/stationmaster-serving
+{{- end }}
+{{- end }}

@@ -1,0 +1,29 @@
+"""The names in the manifests are those that the program goes by."""
+
+from __future__ import annotations
+
+from tests.deploy.conftest import Rendered
+from tests.deploy.tools import NAMESPACE
+from webhook.kube import shared
+
+
+def test_what_is_installed_is_what_is_looked_after(self_managed: Rendered) -> None:
+    names = {(obj["kind"], obj["metadata"]["name"]) for obj in self_managed}
+    allowed = {
+        (resource, name)
+        for obj in self_managed
+        if obj["kind"] == "Role"
+        for rule in obj["rules"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", ())
+    }
+
+    for configuration in shared.CONFIGURATIONS:
+        kind = f"{configuration.kind.capitalize()}WebhookConfiguration"
+        assert (kind, configuration.name) in names
+    assert ("Service", shared.SERVICE) in names
+    assert allowed == {("secrets", shared.SECRET), ("leases", shared.LEASE)}
+
+
+def test_the_name_that_the_api_server_calls_is_on_the_certificate() -> None:
+    assert shared.names_of(NAMESPACE)[0] == "stationmaster.stationmaster-system.svc"
