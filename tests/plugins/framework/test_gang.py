@@ -56,6 +56,14 @@ def test_sums(line: str, case: tuple[MakeRuntime, dict[str, str]]) -> None:
     assert gang.controller_gang(info).resources == wanted
 
 
+@pytest.mark.parametrize(("line", "wanted"), [("2.0", "4Mi"), ("2.1", "8Mi"), ("2.3", "8Mi")])
+def test_0_1_7_hugepages_at_pod_level_count_from_2_1(line: str, wanted: str) -> None:
+    own = resources(requests={"cpu": "1", "hugepages-2Mi": "2Mi"})
+    runtime = node(own, resources={"requests": {"hugepages-2Mi": "4Mi"}})
+    info = resolve(Case(job=JOB.nodes(2), runtime=runtime, line=line))
+    assert gang.controller_gang(info).resources == {"cpu": "2", "hugepages-2Mi": wanted}
+
+
 def test_members_are_the_counts_whatever_the_replicas() -> None:
     runtime = PLAIN.initializers().node().job("x", replicas=5, job_spec={"parallelism": 2})
     info = resolve(Case(job=JOB.nodes(4), runtime=runtime))

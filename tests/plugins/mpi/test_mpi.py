@@ -262,6 +262,11 @@ def test_i11_an_empty_implementation_fails() -> None:
         build(Case(job=JOB.nodes(1), runtime=mpi(mpiImplementation="")))
 
 
+def test_i11_where_no_launcher_would_read_it_the_hostfile_is_empty() -> None:
+    runtime = mpi(launcher=False, mpiImplementation="")
+    assert hostfile(built(JOB.nodes(1), runtime)) == []
+
+
 # Validation
 
 

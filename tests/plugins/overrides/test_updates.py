@@ -218,6 +218,22 @@ def test_the_place_is_that_of_the_entry_about_the_job() -> None:
     check(Case(old=other.with_jobset(), job=job, runtime=RUNTIME, refused=refused))
 
 
+def test_the_place_in_the_older_generations_is_the_entry() -> None:
+    job = SUSPENDED.pod_template_override("other", pod={"nodeSelector": {"a": "b"}})
+    job = job.pod_template_override("other", "node", pod={"serviceAccountName": "x"})
+    case = Case(
+        line="2.1",
+        old=SUSPENDED.with_jobset(),
+        job=job,
+        runtime=RUNTIME,
+        refused=(
+            forbidden("spec.podTemplateOverrides[0]", "changes serviceAccountName of job other"),
+            forbidden("spec.podTemplateOverrides[1]", "changes serviceAccountName of job node"),
+        ),
+    )
+    check(case)
+
+
 # What always passes
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from plugins.torch.torchtune import model_of, uses_lora, uses_qlora
 from tests.builders import MakeRuntime, MakeTrainJob, container, make_runtime, make_train_job
-from tests.plugins.kit import Case, built, check, invalid, not_found, table
+from tests.plugins.kit import Case, built, check, invalid, not_found, required, table
 
 LORA = "model.lora_attn_modules=[q_proj,v_proj]"
 QLORA = "model.quantize_base=True"
@@ -120,6 +120,13 @@ CASES: dict[str, Case] = {
     ),
     "U07 other settings pass": Case(job=tune(SMALL, "tokenizer.max_seq_len=1", "output=/x")),
     "U07 up to 2.2 nobody looks": Case(line="2.2", job=tune(SMALL, "output_dir=/x")),
+    "0.1.17 up to 2.1 the webhook panics on numProcPerNode without numNodes": Case(
+        line="2.1",
+        job=tune(BIG).processes(2),
+        runtime=runtime(BIG).nodes(2),
+        refused=(required(NODES, "panics on `tune run` with numProcPerNode and without numNodes"),),
+    ),
+    "0.1.17 with numNodes it does not": Case(line="2.1", job=tune(BIG, nodes=2).processes(2)),
     "0.1.16 2.0 does not know llama3_2/3B": Case(
         line="2.0",
         job=tune("torchtune-llama3.2-3b", nodes=1),
@@ -209,6 +216,40 @@ def test_u08_recipes(case: tuple[MakeTrainJob, str, str]) -> None:
     at = command.index("--config")
     assert command[:2] == ["tune", "run"]
     assert command[at - 1 : at + 2] == [recipe, "--config", f"llama3_2/1B{suffix}"]
+
+
+OLDEST: dict[str, tuple[MakeTrainJob, str, str, bool]] = {
+    "one process": (
+        tune(nodes=1).processes(1),
+        "full_finetune_single_device",
+        "_full_single_device",
+        False,
+    ),
+    "auto": (tune(nodes=1), "full_finetune_distributed", "_full", True),
+    "LoRA is not known": (
+        tune(SMALL, LORA, nodes=1).processes(1),
+        "full_finetune_single_device",
+        "_full_single_device",
+        False,
+    ),
+    "two nodes": (
+        tune(BIG, nodes=2).processes(1),
+        "full_finetune_distributed",
+        "_full_multinode",
+        True,
+    ),
+}
+
+
+@table(OLDEST)
+def test_0_1_16_recipes_of_2_0(case: tuple[MakeTrainJob, str, str, bool]) -> None:
+    job, recipe, suffix, rendezvous = case
+    name = job.raw["spec"]["runtimeRef"]["name"]
+    node = container("node", command=["x", *KEPT], resources={"requests": {"cpu": "1"}})
+    made = built(job, make_runtime(name).torch().node(node), line="2.0")
+    command = made.container()["command"]
+    assert command[-6:] == [recipe, "--config", f"{model_of(name)}{suffix}", *KEPT]
+    assert any(word.startswith("--rdzv_endpoint") for word in command) is rendezvous
 
 
 RENDEZVOUS: dict[str, tuple[MakeTrainJob, bool]] = {
