@@ -123,6 +123,8 @@ def _is_structural(info: Info, entry: dict[str, Any]) -> bool:
         if job is None or "metadata" in template:
             return True
         pod = values.at_obj(template, "spec", "template", "spec")
+        if pod.get("initContainers") and job.has_sidecars:
+            return True  # it may reorder them: a sidecar counts for all that starts after it
         for key, known in (("containers", job.names), ("initContainers", job.init_names)):
             if any(values.obj(c).get("name") not in known for c in values.items(pod.get(key))):
                 return True

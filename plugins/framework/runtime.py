@@ -79,6 +79,11 @@ class Job:
         )
         self._requests: tuple[str, CompiledPod] | None = None
 
+    @property
+    def has_sidecars(self) -> bool:
+        """Whether an init container goes on running beside the others."""
+        return any(c.get("restartPolicy") == "Always" for c in self.init_containers)
+
     def container(self, name: str) -> dict[str, Any] | None:
         """The regular container of that name."""
         for container in self.containers:

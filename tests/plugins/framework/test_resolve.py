@@ -462,3 +462,18 @@ def test_a_trace_keeps_the_jobs_after_each_override() -> None:
     info.settle()
     found = [(name, jobs[-1].pod.get("nodeSelector")) for name, jobs in info.layers]
     assert found == [("runtime", None), ("a.io/m", {"a": "1"}), ("b.io/m", {"a": "2"})]
+
+
+def test_a_patch_that_moves_a_sidecar_to_the_front_changes_what_the_pod_asks_for() -> None:
+    """A sidecar counts beside every init container that starts after it (found by conformance)."""
+    load = container("load", resources=resources(requests={"memory": "1G"}))
+    proxy = container(
+        "proxy", resources=resources(requests={"memory": "1Gi"}), restartPolicy="Always"
+    )
+    runtime = PLAIN.node(pod={"initContainers": [load, proxy]})
+    moved = patch(initContainers=[patched("proxy"), patched("load")])
+    found = [
+        resolve(Case(job=job, runtime=runtime)).pod_sets[0].requests["memory"].nano
+        for job in (JOB, moved)
+    ]
+    assert found == [2**30 * 10**9, (2**30 + 10**9) * 10**9]
