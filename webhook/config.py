@@ -48,7 +48,11 @@ class ServeOptions:
     """Whose semantics to predict; without it, what the folder shows."""
 
     cert_dir: Path | None = None
-    """Where to leave the CA certificate; without it, a folder of this user for running programs."""
+    """Where to leave the CA certificate of our own; without it, a folder of this user for running programs."""
+
+    cert_files: Path | None = None
+    """A folder with ``tls.crt`` and ``tls.key`` that somebody else renews. Without it: in a cluster the
+    certificate that all replicas share, elsewhere one of our own, made at start."""
 
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import secrets
 import signal
+import ssl
 import sys
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 import uvloop
 
+from certs.keypair import Front
 from plugins.framework import lines
 from plugins.framework.errors import ConfigError
 from webhook import files, logs, offline, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline
+from webhook.certfiles import CertificateFiles
 from webhook.kube.reflector import Surroundings
 from webhook.metrics import Recorder
 from webhook.routes import Check, Health
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from plugins.framework.pipeline import Pipeline
     from webhook.config import Address, ServeOptions
+    from webhook.kube.calls import Calls
     from webhook.review import Live
     from webhook.yamlio import Document
 
@@ -93,6 +99,11 @@ class Origin(Protocol):
     def live(self) -> Live | None:
         """What looks again where that is not enough."""
 
+    @property
+    @abstractmethod
+    def calls(self) -> Calls | None:
+        """What reads and writes single objects, where there is an API server."""
+
     @abstractmethod
     def checks(self) -> Mapping[str, Check]:
         """What must be so before we are ready."""
@@ -114,8 +125,20 @@ class Origin(Protocol):
         """Leave."""
 
 
+class Trust(NamedTuple):
+    """What we serve over TLS, whoever makes the certificate."""
+
+    context: ssl.SSLContext
+    problem: Check
+    keep_valid: Callable[[], Coroutine[Any, Any, None]]
+    """To be run from when the API server can be called until it no longer is."""
+
+    write: Callable[[int], Path] | None = None
+    """Leaves the CA of a certificate that nobody else knows where callers find it, by our port."""
+
+
 class Service:
-    """The webhook: something to answer from, a certificate of its own, two ports."""
+    """The webhook: something to answer from, a certificate, two ports."""
 
     def __init__(self, options: ServeOptions, logger: FilteringBoundLogger) -> None:
         """Read the folder, if there is one, and the profile. Raises ConfigError where one cannot be used."""
@@ -133,9 +156,7 @@ class Service:
             clock=time.monotonic,
             live=self._origin.live,
         )
-        self._trust = Standalone(
-            options.listen[0], recorder=recorder, logger=logger, clock=lambda: datetime.now(UTC)
-        )
+        self._trust = _trust(options, self._origin.calls, recorder, logger)
         self._admission = Admission(reviewer, recorder=recorder, logger=logger)
         self._webhook = server.Server(
             self._admission.handle, tls=self._trust.context, observer=Hints(recorder, logger)
@@ -158,7 +179,7 @@ class Service:
         health_sockets = server.listen(options.health_listen)
         self.port: int = webhook_sockets[0].getsockname()[1]
         self.health_port: int = health_sockets[0].getsockname()[1]
-        self.ca_file: Path = self._trust.write(options.cert_dir, self.port)
+        self.ca_file = self._trust.write(self.port) if self._trust.write else None
         self._webhook.start(webhook_sockets)
         await self._health.start(health_sockets)
         self._recorder.watch(
@@ -175,14 +196,17 @@ class Service:
             "serving",
             webhook=_url("https", options.listen, self.port),
             health=_url("http", options.health_listen, self.health_port),
-            ca=str(self.ca_file),
+            **({"ca": str(self.ca_file)} if self.ca_file else {}),
             **self._origin.describe(),
         )
 
     async def run(self) -> None:
         """Follow the cluster and the clock until told to stop; then leave in order."""
         self._handle_signals()
-        chores = [asyncio.create_task(c) for c in (self._origin.follow(), self._trust.keep_valid())]
+        # The certificate first: replicas need one whether or not the cluster can be read yet.
+        chores = [asyncio.create_task(c) for c in (self._trust.keep_valid(), self._origin.follow())]
+        for chore in chores:
+            chore.add_done_callback(self._tell_of)
         try:
             await self._stopping.wait()
             self._logger.info("leaving", seconds=self._drain_seconds)
@@ -200,6 +224,13 @@ class Service:
             self._webhook.hurry()
         self._drain_seconds = drain_seconds
         self._stopping.set()
+
+    def _tell_of(self, chore: asyncio.Task[None]) -> None:
+        """A chore never ends by itself; what it did so far is served on, so somebody must hear of it."""
+        if self._stopping.is_set() or chore.cancelled():
+            return
+        context = {"message": "a chore has ended", "exception": chore.exception(), "task": chore}
+        chore.get_loop().call_exception_handler(context)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -224,11 +255,57 @@ def _origin(
     return Cluster(options, pipeline, recorder=recorder, logger=logger, around=around)
 
 
+def _trust(
+    options: ServeOptions, calls: Calls | None, recorder: Recorder, logger: FilteringBoundLogger
+) -> Trust:
+    """Raises ConfigError where the pod does not say which it is."""
+    if options.cert_files is not None:
+        front = Front()
+        mounted = CertificateFiles(
+            options.cert_files, front=front, recorder=recorder, logger=logger, clock=_now
+        )
+        return Trust(front.context, mounted.unready, mounted.follow)
+    if options.in_cluster and calls is not None:
+        from webhook.kube.lease import Clock  # noqa: PLC0415  # not for a folder
+        from webhook.kube.shared import Shared  # noqa: PLC0415
+
+        shared = Shared(
+            calls,
+            namespace=_of_pod("POD_NAMESPACE", "metadata.namespace"),
+            # A container that is restarted keeps the pod's name, and must not take its Lease for its own.
+            identity=f"{_of_pod('POD_NAME', 'metadata.name')}_{secrets.token_hex(4)}",
+            clock=Clock(now=_now, monotonic=lambda: time.clock_gettime(time.CLOCK_BOOTTIME)),
+            recorder=recorder,
+            logger=logger,
+        )
+        return Trust(shared.context, shared.problem, shared.keep_valid)
+    own = Standalone(options.listen[0], recorder=recorder, logger=logger, clock=_now)
+    return Trust(
+        own.context, own.problem, own.keep_valid, lambda port: own.write(options.cert_dir, port)
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _of_pod(variable: str, field: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
+        raise ConfigError(
+            f"set the environment variable {variable} to the pod's {field} (fieldRef),"
+            " as the manifests in deploy/ do, or give --cert-files"
+        )
+    return value
+
+
 class Folder:
     """The folder that stands for the cluster: a snapshot of it, swapped as a whole when it changes."""
 
     live: Live | None = None
     """A folder is all there is."""
+
+    calls: Calls | None = None
 
     def __init__(
         self,

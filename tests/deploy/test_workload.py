@@ -7,9 +7,6 @@ from tests.deploy.conftest import One, Rendered
 from tests.deploy.tools import Object
 from webhook.cli import serve
 
-NOT_YET = frozenset({"--cert-files"})
-"""Flags of the overlays that ``serve`` does not have yet."""
-
 
 def pod(manifests: Rendered, one: One) -> Object:
     found: Object = one(manifests, "Deployment")["spec"]["template"]["spec"]
@@ -27,8 +24,7 @@ def test_flags_are_those_of_serve(manifests: Rendered, one: One) -> None:
 
     assert container["args"][0] == "serve"
     flags = {arg.partition("=")[0] for arg in container["args"][1:]}
-    assert flags - NOT_YET <= known
-    assert not NOT_YET & known
+    assert flags <= known
 
 
 def test_the_pod_is_as_restricted_as_its_namespace_asks(manifests: Rendered, one: One) -> None:

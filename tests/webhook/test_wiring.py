@@ -5,7 +5,8 @@ import io
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import orjson
 import pytest
 
 from benchmarks.review import create_review
+from certs import authority
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
 from tests.webhook.fakes import LIMIT, Client, review
-from webhook import logs, wiring
+from webhook import certfiles, logs, wiring
 from webhook.config import ServeOptions
 from webhook.metrics import Recorder
 from webhook.wiring import Hints, Service
@@ -53,6 +55,7 @@ class Running:
     log: io.BytesIO
 
     async def connect(self) -> Client:
+        assert self.service.ca_file is not None
         return await Client.connect(
             self.service.port, client_context(self.service.ca_file.read_bytes())
         )
@@ -204,6 +207,52 @@ async def test_a_taken_port_is_an_error(options: ServeOptions) -> None:
             )
 
     await serving(options, story)
+
+
+async def test_files_of_a_certificate_are_served_as_soon_as_they_are_there(
+    options: ServeOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certfiles, "POLL_SECONDS", 0.02)
+    ca = authority.create(datetime.now(UTC))
+    pair = authority.issue(ca, ["localhost"], datetime.now(UTC))
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+
+    async def story(running: Running) -> None:
+        assert await running.health("/readyz/certificate") == 503
+        (folder / "tls.crt").write_bytes(pair.certificate)
+        (folder / "tls.key").write_bytes(pair.key)
+        while await running.health("/readyz") != 200:  # noqa: ASYNC110  # only the answer tells
+            await asyncio.sleep(0.02)
+        client = await Client.connect(running.service.port, client_context(ca.pem))
+        response = await client.post("/mutate", create_review("demo", "base-torch"))
+        assert response.json["response"]["allowed"] is True
+        client.close()
+
+    running = await serving(replace(options, cert_files=folder), story)
+
+    assert running.service.ca_file is None
+    assert "ca" not in running.lines[0]
+    assert "certificate taken over" in running.messages()
+
+
+async def test_a_chore_that_ends_is_told(
+    options: ServeOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_self: object) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError
+
+    monkeypatch.setattr(wiring.Folder, "follow", broken)
+
+    async def story(running: Running) -> None:
+        while "event loop error" not in running.messages():  # noqa: ASYNC110  # a log, not an event
+            await asyncio.sleep(0.01)
+        assert await running.health("/readyz") == 200
+
+    running = await serving(options, story)
+
+    assert running.lines[1]["what"] == "a chore has ended"
 
 
 def test_a_hint_is_given_once_a_minute() -> None:

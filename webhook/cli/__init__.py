@@ -37,7 +37,7 @@ BROKEN_PIPE: Final = 141
 """128 + SIGPIPE: whoever read our output went away, so nobody learns from it whether all was allowed."""
 
 COMMANDS: Final = {
-    "serve": "Answer AdmissionReviews over TLS, from a folder of YAML.",
+    "serve": "Answer AdmissionReviews over TLS, for a folder or a cluster.",
     "admit": "Show what admission makes of a TrainJob, or why it is refused.",
     "render": "Show what the Trainer would create for a TrainJob.",
     "explain": "Show where each value of a TrainJob comes from.",

@@ -82,6 +82,12 @@ if TYPE_CHECKING:
     help="Where to leave the CA certificate; without it, a folder of this user for running programs.",
 )
 @click.option(
+    "--cert-files",
+    metavar="DIR",
+    type=options.PATH,
+    help="Serve tls.crt and tls.key of this folder, and follow them: somebody else renews them.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(("json", "text")),
     default="json",
@@ -108,6 +114,7 @@ def command(  # noqa: PLR0913  # one argument an option
     profile: Path | None,
     trainer_version: str | None,
     cert_dir: Path | None,
+    cert_files: Path | None,
     log_format: LogFormat,
     log_level: LogLevel,
 ) -> int:
@@ -115,12 +122,15 @@ def command(  # noqa: PLR0913  # one argument an option
 
     DIR is followed: a change is taken over as a whole, and the last good state is kept while a file
     is broken. A cluster is followed by list and watch; until all is read, /readyz says what is missing.
-    The certificate is made at start; its CA is written where the log says.
+    The certificate is made at start, and its CA written where the log says; with --in-cluster it is the
+    one that all replicas share by a Secret, and with --cert-files whatever is there.
     """
     if sum((directory is not None, kubeconfig is not None, in_cluster)) != 1:
         raise click.UsageError("give one of --from DIR, --kubeconfig FILE and --in-cluster")
     if context is not None and kubeconfig is None:
         raise click.UsageError("--context goes with --kubeconfig")
+    if cert_dir is not None and (in_cluster or cert_files is not None):
+        raise click.UsageError("--cert-dir goes with a certificate that is made at start")
     from webhook import wiring  # noqa: PLC0415  # not for `--help`
     from webhook.config import ServeOptions  # noqa: PLC0415
 
@@ -137,6 +147,7 @@ def command(  # noqa: PLR0913  # one argument an option
             profile=profile,
             trainer_version=trainer_version,
             cert_dir=cert_dir,
+            cert_files=cert_files,
             log_format=log_format,
             log_level=log_level,
         )

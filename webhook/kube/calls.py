@@ -9,9 +9,6 @@ from webhook.kube.client import ApiError, Unreachable
 
 Method: TypeAlias = Literal["POST", "PUT", "PATCH"]
 
-JSON_PATCH: Final = "application/json-patch+json"
-"""The content type of every PATCH of ours."""
-
 Failure: Final = (ApiError, Unreachable, TimeoutError)
 """What a call may end in; the next one may do better."""
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import aiohttp
 import orjson
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kubernetes.aio.client.configuration import Configuration
 
 JSON: Final = "application/json"
+JSON_PATCH: Final = "application/json-patch+json"
+"""The content type of every PATCH of ours."""
 
 CONNECT_SECONDS: Final = 5.0
 CALL_SECONDS: Final = 30.0
@@ -121,6 +123,23 @@ def _library() -> tuple[Any, Any]:
     return config, Configuration
 
 
+class _Request(NamedTuple):
+    """What is sent, and sent once more after a login."""
+
+    method: str
+    path: str
+    limits: aiohttp.ClientTimeout
+    query: Query
+    accept: str = JSON
+    body: bytes | None = None
+
+    def headers(self) -> dict[str, str]:
+        headers = {"Accept": self.accept, "User-Agent": "stationmaster"}
+        if self.body is not None:
+            headers["Content-Type"] = JSON_PATCH if self.method == "PATCH" else JSON
+        return headers
+
+
 class Client:
     """The API server, as one user. Logs in anew when it is told that a login has ended."""
 
@@ -175,9 +194,16 @@ class Client:
         seconds: float = CALL_SECONDS,
     ) -> Any:
         """GET and decode. Raises ApiError or Unreachable."""
-        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
+        return await self._decoded(_Request("GET", path, _within(seconds), query or {}, accept))
+
+    async def send(self, method: str, path: str, body: Any) -> Any:
+        """Write and decode the object as it is now; a PATCH is a JSON Patch. Raises ApiError or Unreachable."""
+        data = orjson.dumps(body)
+        return await self._decoded(_Request(method, path, _within(CALL_SECONDS), {}, body=data))
+
+    async def _decoded(self, request: _Request) -> Any:
         try:
-            response = await self._request(path, query or {}, accept, limits)
+            response = await self._request(request)
             async with response:
                 return orjson.loads(await response.read())
         except orjson.JSONDecodeError as error:
@@ -193,7 +219,7 @@ class Client:
         limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence_seconds)
         try:
             try:
-                response = await self._request(path, query, accept, limits)
+                response = await self._request(_Request("GET", path, limits, query, accept))
             except TimeoutError as error:
                 raise Unreachable(_why(error)) from error  # not the silence of an open watch
             try:
@@ -205,34 +231,32 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_why(error)) from error
 
-    async def _request(
-        self, path: str, query: Query, accept: str, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _request(self, request: _Request) -> aiohttp.ClientResponse:
         used = self._configured()
-        response = await self._send(path, query, accept, limits)
+        response = await self._send(request)
         if response.status == 401 and await self._logged_in_anew(used):
             response.close()
-            response = await self._send(path, query, accept, limits)
+            response = await self._send(request)
         if response.status >= 400:
             async with response:
                 raise _error(response.status, await response.content.read(64 * 1024))
         return response
 
-    async def _send(
-        self, path: str, query: Query, accept: str, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, request: _Request) -> aiohttp.ClientResponse:
         configuration, session = self._configured(), self._session
         if session is None:
             raise Unreachable("not connected")
-        headers = {"Accept": accept, "User-Agent": "stationmaster"}
+        headers = request.headers()
         token = await _token(configuration)
         if token:
             headers["Authorization"] = token
-        return await session.get(
-            f"{configuration.host.rstrip('/')}{path}",
-            params=dict(query),
+        return await session.request(
+            request.method,
+            f"{configuration.host.rstrip('/')}{request.path}",
+            params=dict(request.query),
+            data=request.body,
             headers=headers,
-            timeout=limits,
+            timeout=request.limits,
             allow_redirects=False,  # the token is for this server only
             server_hostname=configuration.tls_server_name or None,
             proxy=configuration.proxy or None,
@@ -292,6 +316,10 @@ _NO_CREDENTIALS: Final = (
     "the login gives neither a token nor a client certificate to show to the API server: "
     "the kubeconfig names no user, or this version of the kubernetes package drops it"
 )
+
+
+def _within(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
 
 
 def _needs_none(configuration: Configuration) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from plugins.framework.pipeline import Pipeline
     from webhook.config import ServeOptions
+    from webhook.kube.calls import Calls
     from webhook.kube.capabilities import Capabilities
     from webhook.kube.client import Login
     from webhook.kube.reflector import Surroundings
@@ -59,6 +60,7 @@ class Cluster:
         self.live: Live | None = Live(
             self._client, self.source, clock=around.clock, stale=options.stale
         )
+        self.calls: Calls | None = self._client
         recorder.registry.register(_Caches(self.source))
 
     @property

@@ -63,6 +63,14 @@ CLUSTERS = {
         ("--in-cluster", "--stale", "fail", "--stale-seconds", "30"),
         ServeOptions(in_cluster=True, stale="fail", stale_seconds=30.0),
     ),
+    "a certificate of files": (
+        ("--in-cluster", "--cert-files", "tls"),
+        ServeOptions(in_cluster=True, cert_files=Path("tls")),
+    ),
+    "the same before a folder": (
+        ("--from", "c", "--cert-files", "tls"),
+        ServeOptions(directory=Path("c"), cert_files=Path("tls")),
+    ),
 }
 
 
@@ -88,6 +96,16 @@ def test_exactly_one_cluster_is_named(
     run: Run, served: list[ServeOptions], words: tuple[str, ...]
 ) -> None:
     assert run("serve", *words).code == 2
+    assert served == []
+
+
+@pytest.mark.parametrize(
+    "words", [("--in-cluster",), ("--kubeconfig", "k", "--cert-files", "tls")], ids=" ".join
+)
+def test_no_ca_is_left_of_a_certificate_that_is_not_ours(
+    run: Run, served: list[ServeOptions], words: tuple[str, ...]
+) -> None:
+    assert run("serve", *words, "--cert-dir", "certs").code == 2
     assert served == []
 
 

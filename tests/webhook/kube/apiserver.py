@@ -76,7 +76,7 @@ class ApiServer:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[ApiServer]:
         app = web.Application()
-        app.router.add_get("/{path:.*}", self._handle)
+        app.router.add_route("*", "/{path:.*}", self._handle)
         server = TestServer(app)
         await server.start_server()
         self.url = str(server.make_url("")).rstrip("/")

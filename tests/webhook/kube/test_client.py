@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from plugins.framework.errors import ConfigError
 from tests.webhook.kube.apiserver import ApiServer, status
 from tests.webhook.kube.conftest import Time
 from webhook.kube import client as kube
+from webhook.kube.calls import Calls, Method
 from webhook.kube.client import ApiError, Client, Login, Unreachable
 
 if TYPE_CHECKING:
@@ -250,6 +252,103 @@ async def test_a_login_that_is_refused_for_good_is_not_tried_all_the_time(
             await client.get("/version")
 
     assert len(logins) == 2
+
+
+@dataclass(frozen=True)
+class Sent:
+    method: str
+    path: str
+    kind: str | None
+    token: str | None
+    body: Any
+
+
+@pytest.fixture
+def sent(server: ApiServer) -> list[Sent]:
+    """What was written; answered as the server does, with what it holds now."""
+    seen: list[Sent] = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        from aiohttp import web  # noqa: PLC0415  # only here at run time
+
+        headers = request.headers
+        token = headers.get("Authorization")
+        body = json.loads(await request.read())
+        seen.append(Sent(request.method, request.path, headers.get("Content-Type"), token, body))
+        return web.json_response({"metadata": {"resourceVersion": "7"}}, status=201)
+
+    server.get_trick = take
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "body"),
+    [
+        ("POST", "application/json", {"metadata": {"name": "ä"}}),
+        ("PUT", "application/json", {"metadata": {"name": "a", "resourceVersion": "6"}}),
+        ("PATCH", "application/json-patch+json", [{"op": "test", "path": "/a", "value": None}]),
+    ],
+)
+async def test_what_is_written(
+    client: Client, sent: list[Sent], method: Method, kind: str, body: object
+) -> None:
+    calls: Calls = client
+
+    answer = await calls.send(method, "/apis/x/v1/things", body)
+
+    assert answer == {"metadata": {"resourceVersion": "7"}}
+    assert sent == [Sent(method, "/apis/x/v1/things", kind, "Bearer t-1", body)]
+
+
+@pytest.mark.parametrize(("code", "reason"), [(409, "Conflict"), (422, "Invalid")])
+async def test_a_write_that_is_refused_is_an_error(
+    server: ApiServer, client: Client, code: int, reason: str
+) -> None:
+    server.get_trick = status(code, reason)
+
+    with pytest.raises(ApiError, match=f"{code} {reason}") as caught:
+        await client.send("PUT", "/a", {})
+
+    assert caught.value.status == code
+
+
+async def test_a_write_whose_token_has_ended_is_sent_again_with_its_body(
+    server: ApiServer, connected: Any, sent: list[Sent], time: Time
+) -> None:
+    logins: list[int] = []
+
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        logins.append(1)
+        return Configuration(host=server.url, api_key={"BearerToken": f"Bearer {len(logins)}"})
+
+    client = await connected(login)
+    time.now += kube.LOGIN_PAUSE_SECONDS
+    taken = server.get_trick
+    assert taken is not None
+
+    async def once(request: web.Request) -> web.StreamResponse:
+        answer = await taken(request)
+        return answer if len(sent) > 1 else await status(401, "Unauthorized")(request)
+
+    server.get_trick = once
+    await client.send("POST", "/a", {"b": 1})
+
+    assert [(each.token, each.body) for each in sent] == [
+        ("Bearer 1", {"b": 1}),
+        ("Bearer 2", {"b": 1}),
+    ]
+
+
+async def test_a_write_that_reaches_nobody_is_an_error(connected: Any) -> None:
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        return Configuration(host="http://127.0.0.1:1", api_key={"BearerToken": "Bearer t"})
+
+    client = await connected(login)
+
+    with pytest.raises(Unreachable, match=r"cannot connect to 127\.0\.0\.1:1"):
+        await client.send("POST", "/a", {})
 
 
 async def test_an_answer_that_is_not_json_is_none(server: ApiServer, client: Client) -> None:

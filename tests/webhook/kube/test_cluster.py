@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 import pytest
+from aiohttp import web
 
+from certs import authority
 from plugins.framework.errors import ConfigError
+from tests.certs.handshake import client_context
 from tests.webhook.fakes import LIMIT, Client
-from tests.webhook.kube.apiserver import ApiServer
+from tests.webhook.kube.apiserver import ApiServer, status
+from tests.webhook.kube.fake_calls import FakeCalls
 from webhook import wiring
 from webhook.config import ServeOptions
+from webhook.kube import client as kube
+from webhook.kube.client import ApiError
+from webhook.kube.shared import CONFIGURATIONS
 from webhook.wiring import Service
 
 
@@ -114,3 +124,114 @@ async def test_a_kubeconfig_that_cannot_be_used_ends_the_start(options: ServeOpt
 
     with pytest.raises(ConfigError, match="config"):
         await serving(options, nothing)
+
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/stationmaster"
+SECRETS = "/api/v1/namespaces/ns/secrets"
+OURS = (LEASE.rpartition("/")[0], SECRETS, "/apis/admissionregistration.k8s.io/")
+
+
+@pytest.fixture
+def around(
+    server: ApiServer, options: ServeOptions, monkeypatch: pytest.MonkeyPatch
+) -> ServeOptions:
+    """In a pod of that cluster."""
+    login = kube.kubeconfig(options.kubeconfig or Path())
+    monkeypatch.setattr(kube, "in_cluster", lambda: login)
+    monkeypatch.setenv("POD_NAMESPACE", "ns")
+    monkeypatch.setenv("POD_NAME", "pod-1")
+    server.get_trick = unreadable
+    return replace(options, kubeconfig=None, in_cluster=True, cert_dir=None)
+
+
+unreadable = status(503)
+"""The cluster cannot be read: what does not depend on it goes on."""
+
+
+@pytest.fixture
+def ours(server: ApiServer, around: ServeOptions) -> FakeCalls:
+    """The single objects that are ours, behind the API server."""
+    assert around.in_cluster
+    fake = FakeCalls()
+    for each in CONFIGURATIONS:
+        webhook = {"name": "a.x", "clientConfig": {"service": {"name": "s"}}}
+        fake.put(each.path, {"metadata": {"name": each.name}, "webhooks": [webhook]})
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if not request.path.startswith(OURS):
+            return await unreadable(request)
+        try:
+            if request.method == "GET":
+                return web.json_response(await fake.get(request.path))
+            body = orjson.loads(await request.read())
+            kind = (
+                "application/json-patch+json" if request.method == "PATCH" else "application/json"
+            )
+            assert request.content_type == kind
+            assert request.method in {"POST", "PUT", "PATCH"}
+            return web.json_response(await fake.send(request.method, request.path, body))  # type: ignore[arg-type]
+        except ApiError as error:
+            return await status(error.status)(request)
+
+    server.get_trick = answer
+    return fake
+
+
+async def test_in_a_cluster_it_shares_the_certificate_before_anything_is_read(
+    around: ServeOptions, ours: FakeCalls
+) -> None:
+    async def story(service: Service) -> None:
+        await until(service, "/readyz/certificate", "ok")
+        assert (await ask(service, "/readyz/caches"))[0] == 503
+        entry = ours.objects[CONFIGURATIONS[0].path]["webhooks"][0]["clientConfig"]
+        tls = client_context(base64.b64decode(entry["caBundle"]))
+        _reader, writer = await asyncio.open_connection(
+            "127.0.0.1", service.port, ssl=tls, server_hostname="stationmaster.ns.svc"
+        )
+        writer.close()
+        assert ours.objects[LEASE]["spec"]["holderIdentity"].startswith("pod-1_")
+
+    log = await serving(around, story)
+
+    # Given back on the way out, which takes a client that is still open.
+    assert ours.objects[LEASE]["spec"]["holderIdentity"] == ""
+    assert "ca" not in orjson.loads(log.splitlines()[0])
+    for value in ours.objects[f"{SECRETS}/stationmaster-certs"]["data"].values():
+        assert value.encode() not in log
+    assert b"PRIVATE" not in log
+
+
+@pytest.mark.parametrize("variable", ["POD_NAMESPACE", "POD_NAME"])
+@pytest.mark.parametrize("value", [None, ""])
+async def test_a_pod_that_does_not_know_itself_is_told_what_to_set(
+    around: ServeOptions, monkeypatch: pytest.MonkeyPatch, variable: str, value: str | None
+) -> None:
+    if value is None:
+        monkeypatch.delenv(variable)
+    else:
+        monkeypatch.setenv(variable, value)
+
+    async def nothing(_service: Service) -> None:
+        raise AssertionError
+
+    with pytest.raises(ConfigError, match=f"set the environment variable {variable} "):
+        await serving(around, nothing)
+
+
+async def test_in_a_cluster_files_of_a_certificate_need_no_writes(
+    server: ApiServer, around: ServeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """cert-manager's: nothing may be written then, and nothing of ours is asked for."""
+    monkeypatch.delenv("POD_NAME")
+    now = datetime.now(UTC)
+    pair = authority.issue(authority.create(now), ["localhost"], now)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+
+    async def story(service: Service) -> None:
+        await until(service, "/readyz/certificate", "ok")
+        await until(service, "/readyz/caches", "not yet read")
+
+    await serving(replace(around, cert_files=tmp_path), story)
+
+    assert not any(seen.path.startswith(OURS) for seen in server.requests)
