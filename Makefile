@@ -55,7 +55,7 @@ fix: $(VENV)/.installed-check ## Format, and mend what ruff can mend
 bench: $(VENV)/.installed ## Measure the server against a bare handler, and the start of the program
 	$(BIN)/python -m benchmarks $(ARGS)
 
-conformance: $(VENV)/.installed ## Compare with the Trainer's own code (needs Go)
+conformance: $(VENV)/.installed ## Compare with the Trainer's own code (fetches Go where there is none)
 	$(BIN)/python -m tests.conformance $(ARGS)
 
 e2e: $(VENV)/.installed ## Run against a real kube-apiserver, Trainer, JobSet and Kueue (compiled once, half an hour)

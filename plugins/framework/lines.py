@@ -63,6 +63,8 @@ class Line:
     """Overrides may change if the job is suspended before *or* after; else only after."""
     unique_targets: bool
     """A job may be named once in the whole list of overrides."""
+    single_launcher: bool
+    """The Trainer wants ``replicas`` of 1 of a runtime's job called ``launcher``."""
 
     @property
     def has_managers(self) -> bool:
@@ -94,6 +96,7 @@ _V23: Final = Line(
     snapshot=True,
     suspended_before_or_after=True,
     unique_targets=False,
+    single_launcher=False,
 )
 
 _V22: Final = Line(
@@ -120,6 +123,7 @@ _V22: Final = Line(
     snapshot=False,
     suspended_before_or_after=True,
     unique_targets=False,
+    single_launcher=False,
 )
 
 _V21: Final = Line(
@@ -146,6 +150,7 @@ _V21: Final = Line(
     snapshot=False,
     suspended_before_or_after=False,
     unique_targets=False,
+    single_launcher=False,
 )
 
 _V20: Final = Line(
@@ -172,6 +177,7 @@ _V20: Final = Line(
     snapshot=False,
     suspended_before_or_after=False,
     unique_targets=True,
+    single_launcher=True,
 )
 
 LINES: Final[dict[str, Line]] = {line.name: line for line in (_V20, _V21, _V22, _V23)}

@@ -89,15 +89,6 @@ def totals(parts: Sequence[Part]) -> Totals:
     )
 
 
-def first_members(parts: Sequence[Part]) -> int:
-    """Pods of the jobs that wait for no other: those that exist before any pod is scheduled.
-
-    Only these may be members of one group. JobSet makes the others when the first are ready or complete, and
-    a scheduler that waits for all would hold the first back: deadlock. (resource-totals, 3.2 and 6.6)
-    """
-    return sum(part.count for part in parts if not part.depends_on)
-
-
 def _peak(
     name: str,
     amounts: Sequence[Mapping[str, Quantity]],

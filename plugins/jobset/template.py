@@ -15,6 +15,7 @@ from plugins.framework.api import names
 from plugins.framework.field import FieldError, Findings, Path
 
 if TYPE_CHECKING:
+    from plugins.framework.lines import Line
     from plugins.framework.runtime import CompiledRuntime, Job
 
 JOBS: Final = Path("spec", "template", "spec", "replicatedJobs")
@@ -55,7 +56,7 @@ def problems(runtime: CompiledRuntime) -> Findings:
     written = values.objects(values.at(runtime.raw, "spec", "template", "spec", "replicatedJobs"))
     for i, (job, raw) in enumerate(zip(runtime.jobs, written, strict=False)):
         path = JOBS.index(i)
-        found.error(*_ancestor(path, job, raw.get("replicas", 1)))
+        found.error(*_ancestor(path, job, raw.get("replicas", 1), runtime.line))
         found.error(*_depends_on(path, i, job, runtime), *_names(path, job))
         found.warn(*_job_warnings(path, job), *_lost_env(path, job, runtime))
     found.error(*_policies(runtime), *_network(runtime), *_claims(runtime))
@@ -63,12 +64,13 @@ def problems(runtime: CompiledRuntime) -> Findings:
     return found
 
 
-def _ancestor(path: Path, job: Job, replicas: Any) -> Iterator[FieldError]:
+def _ancestor(path: Path, job: Job, replicas: Any, line: Line) -> Iterator[FieldError]:
     """``replicas`` as written: the Go types that ``job`` went through lose a 0."""
-    if job.ancestor not in names.ANCESTORS:
-        return
-    if replicas != 1:
+    single = job.ancestor in names.ANCESTORS
+    if replicas != 1 and (single or (line.single_launcher and job.name == names.LAUNCHER)):
         yield field.invalid(path.child("replicas"), replicas, "always must be 1")
+    if not single:
+        return
     wanted = names.NODE if job.ancestor == names.TRAINER else job.ancestor
     if wanted not in job.names:
         there = ", ".join(sorted(job.names)) or "none"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from plugins.framework import totals as module
 from plugins.framework.quantity import BINARY_SI, DECIMAL_SI, Quantity, canonical, mul, parse
 from plugins.framework.resources import compile_pod, template_requests
-from plugins.framework.totals import MOST_PEAKS, Part, first_members, totals
+from plugins.framework.totals import MOST_PEAKS, Part, totals
 
 DATA = Path(__file__).parents[2] / "data" / "vectors"
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -115,7 +115,6 @@ class Case:
     parts: list[Part]
     members: int
     resources: dict[str, str] = field(default_factory=dict)
-    first: int | None = None
 
 
 DATASET = part("dataset-initializer", 1, cpu="1", memory="2Gi")
@@ -136,7 +135,6 @@ CASES = {
         ],
         members=30,
         resources={"cpu": "120", "memory": "480Gi"},
-        first=2,
     ),
     "initializers can be the peak": Case(
         parts=[
@@ -166,7 +164,6 @@ CASES = {
         parts=[part("node", 4, cpu="4"), part("launcher", 1, "node:Ready", cpu="500m")],
         members=5,
         resources={"cpu": "16500m"},
-        first=4,
     ),
     "the last link decides: over through a Ready in between": Case(
         parts=[
@@ -176,7 +173,6 @@ CASES = {
         ],
         members=8,
         resources={"cpu": "8"},
-        first=8,
     ),
     "the last link decides: Ready at the end of a chain keeps the first job running": Case(
         parts=[
@@ -194,7 +190,6 @@ CASES = {
         parts=[part("a", 2, cpu="1"), part("b", 3, cpu="1"), part("c", 1, "a:Complete", cpu="1")],
         members=5,
         resources={"cpu": "5"},
-        first=5,
     ),
     "the text follows the jobs of the peak, not those before it": Case(
         parts=[part("prep", 1, memory="500M"), part("node", 2, "prep:Complete", memory="1Gi")],
@@ -223,9 +218,8 @@ CASES = {
         ],
         members=5,
         resources={"cpu": "5"},
-        first=0,
     ),
-    "no jobs": Case(parts=[], members=0, first=0),
+    "no jobs": Case(parts=[], members=0),
 }
 
 
@@ -237,8 +231,6 @@ def test_peaks(case: Case, most_sets: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert result.members == case.members
     assert texts(result.resources) == case.resources
     assert result.exact
-    if case.first is not None:
-        assert first_members(case.parts) == case.first
 
 
 def test_each_job_has_its_own_total() -> None:

@@ -45,6 +45,7 @@ PASSES = {
         "x", "launcher", containers=[MAIN], replicas=2
     ),
     "a job without ancestor may have replicas": GOOD.job("x", containers=[MAIN], replicas=3),
+    "a launcher may have replicas since 2.1": GOOD.job("launcher", containers=[MAIN], replicas=3),
     "dependsOn an earlier job": waiting("node", "a", "b"),
     "dependsOn Ready": waiting("b", "a", status="Ready"),
     "policies that name jobs": THREE.template(
@@ -80,6 +81,11 @@ REFUSED: dict[str, RuntimeCase] = {
             invalid(f"{JOBS}[0].replicas", "2", "always must be 1"),
             invalid(f"{JOBS}[1].replicas", "2", "always must be 1"),
         ),
+    ),
+    "R12 the Trainer of 2.0 looks at a job called launcher too": RuntimeCase(
+        runtime=GOOD.job("launcher", containers=[MAIN], replicas=2),
+        line="2.0",
+        refused=(invalid(f"{JOBS}[1].replicas", "2", "always must be 1"),),
     ),
     "R12 no replicas are not one": RuntimeCase(
         runtime=PLAIN.node(replicas=0), refused=(invalid(f"{JOBS}[0].replicas", "0"),)
@@ -193,7 +199,9 @@ def test_refused_on_create(case: RuntimeCase) -> None:
 @table(REFUSED)
 def test_refused_on_update_of_either_kind(case: RuntimeCase) -> None:
     """R16, G4: the Trainer does not look at updates of TrainingRuntimes at all."""
-    check_runtime(RuntimeCase(runtime=case.runtime, old=GOOD, refused=case.refused))
+    check_runtime(
+        RuntimeCase(runtime=case.runtime, old=GOOD, line=case.line, refused=case.refused)
+    )
     check_runtime(
         RuntimeCase(runtime=case.runtime.namespaced(), old=GOOD.namespaced(), refused=case.refused)
     )
@@ -207,7 +215,7 @@ def test_what_is_stored_and_stays_is_no_reason_to_refuse(case: RuntimeCase) -> N
 @table(REFUSED)
 def test_a_train_job_of_a_faulty_runtime_is_warned(case: RuntimeCase) -> None:
     warns = ("ClusterTrainingRuntime runtime has a fault: spec.",)
-    check(Case(job=make_train_job().nodes(1), runtime=case.runtime, warns=warns))
+    check(Case(job=make_train_job().nodes(1), runtime=case.runtime, line=case.line, warns=warns))
 
 
 def test_a_second_fault_of_the_same_kind_is_refused() -> None:
