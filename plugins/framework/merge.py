@@ -8,6 +8,7 @@ with the original.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework.errors import BuildError
@@ -77,7 +78,7 @@ class Merger:
     def _lists(self, original: list[Any], patch: list[Any], info: FieldInfo) -> list[Any]:
         key = info.merge_key
         if not key:
-            return [*original, *(v for v in patch if v not in original)]
+            return _plain_values(original, patch)
         below = self._below(info)
         position = {item.get(key): i for i, item in reversed(list(enumerate(original)))}
         merged = dict(enumerate(original))
@@ -96,6 +97,17 @@ class Merger:
         touched = {at for at, _ in patched if at >= 0}
         rest = [(i, item) for i, item in enumerate(original) if i not in touched]
         return _interleave(patched, rest)
+
+
+def _plain_values(original: list[Any], patch: list[Any]) -> list[Any]:
+    """Each value once, in the order that `_interleave` gives to items with keys."""
+    position = {value: i for i, value in reversed(list(enumerate(original)))}
+    patched = {value: position.get(value, -1) for value in patch}
+    rest = [(i, value) for value, i in sorted(position.items(), key=itemgetter(1))]
+    return _interleave(
+        [(at, value) for value, at in patched.items()],
+        [(i, value) for i, value in rest if value not in patched],
+    )
 
 
 def _interleave(patched: list[tuple[int, Any]], rest: list[tuple[int, Any]]) -> list[Any]:

@@ -108,6 +108,12 @@ CASES = {
             ]
         },
     ),
+    "new finalizers come first, and each once": Case(
+        {"finalizers": ["a", "a"]},
+        {"finalizers": ["b", "b"]},
+        {"finalizers": ["b", "a"]},
+        "ObjectMeta",
+    ),
     "finalizers are united": Case(
         {"finalizers": ["a", "b"]},
         {"finalizers": ["b", "c"]},

@@ -199,12 +199,8 @@ def test_refused_on_create(case: RuntimeCase) -> None:
 @table(REFUSED)
 def test_refused_on_update_of_either_kind(case: RuntimeCase) -> None:
     """R16, G4: the Trainer does not look at updates of TrainingRuntimes at all."""
-    check_runtime(
-        RuntimeCase(runtime=case.runtime, old=GOOD, line=case.line, refused=case.refused)
-    )
-    check_runtime(
-        RuntimeCase(runtime=case.runtime.namespaced(), old=GOOD.namespaced(), refused=case.refused)
-    )
+    for old, new in ((GOOD, case.runtime), (GOOD.namespaced(), case.runtime.namespaced())):
+        check_runtime(RuntimeCase(runtime=new, old=old, line=case.line, refused=case.refused))
 
 
 @table(REFUSED)
