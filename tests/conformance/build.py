@@ -1,7 +1,7 @@
-"""Builds the oracle of a Trainer line once, and keeps it in a cache.
+"""Builds the oracle of a Trainer line once, and keeps it in a cache; the program ``later`` too.
 
-``python -m tests.conformance.build`` builds all lines; ``--line 2.3`` only that one. The first
-build of a line compiles a good part of Kubernetes and takes minutes; progress goes to stderr.
+``python -m tests.conformance.build`` builds all; ``--line 2.3`` only that one. The first build of a
+line compiles a good part of Kubernetes and takes minutes; progress goes to stderr.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LINES: Final[Mapping[str, str]] = {
 }
 SOURCES: Final = Path(__file__).parent / "oracle"
 TRAINER: Final = "github.com/kubeflow/trainer/v2"
+JOBSET: Final = "sigs.k8s.io/jobset"
 CACHE_VARIABLE: Final = "STATIONMASTER_CACHE"
 PROGRESS_SECONDS: Final = 10.0
 
@@ -50,25 +51,90 @@ class Built:
     runtimes: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltLater:
+    """The program ``later`` in the cache, and the CRD of the JobSet that it was built from."""
+
+    binary: Path
+    crd: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """A Go program of ours: its sources, and the manifests that it reads from another module."""
+
+    label: str
+    sources: tuple[str, ...]
+    """Folders of which it is made; the last one is its module."""
+    manifests_of: str
+    manifests: Mapping[str, str]
+    """Folder beside the binary -> folder in the other module."""
+
+    @property
+    def module(self) -> Path:
+        """The folder with its ``go.mod``."""
+        return SOURCES / self.sources[-1]
+
+    @property
+    def digest(self) -> str:
+        """Of everything of ours that decides what the binary does."""
+        digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
+        for folder in (SOURCES / name for name in self.sources):
+            for file in sorted(folder.iterdir()):
+                if file.suffix in {".go", ".mod", ".sum"}:
+                    digest.update(f"\n{folder.name}/{file.name}\n".encode())
+                    digest.update(file.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+_LATER: Final = _Program(
+    label="later",
+    sources=("later",),
+    manifests_of=JOBSET,
+    manifests={"crds": "config/components/crd/bases"},
+)
+
+
+def _oracle(line: str) -> _Program:
+    return _Program(
+        label=f"oracle {line}",
+        sources=("common", LINES[line]),
+        manifests_of=TRAINER,
+        manifests={part: f"manifests/base/{part}" for part in ("crds", "runtimes")},
+    )
+
+
 def build(line: str, *, environ: Mapping[str, str] = os.environ) -> Built:
     """Return the line's oracle, built now unless the cache has it for the present sources."""
     if line not in LINES:
         raise BuildError(f"no such line: {line!r}, known are {', '.join(LINES)}")
-    root = cache_root(environ)
-    folder = root / "oracle" / f"{LINES[line]}-{source_hash(line)}"
-    built = Built(
+    folder = _built(_oracle(line), environ)
+    return Built(
         line=line,
         binary=folder / "oracle",
         crds=folder / "crds",
         runtimes=folder / "runtimes",
     )
-    if built.binary.exists():
-        return built
+
+
+def build_later(*, environ: Mapping[str, str] = os.environ) -> BuiltLater:
+    """Return the program that tells what JobSet and the API server refuse, built like the oracles."""
+    folder = _built(_LATER, environ)
+    return BuiltLater(
+        binary=folder / "oracle", crd=folder / "crds" / "jobset.x-k8s.io_jobsets.yaml"
+    )
+
+
+def _built(program: _Program, environ: Mapping[str, str]) -> Path:
+    root = cache_root(environ)
+    folder = root / "oracle" / f"{program.module.name}-{program.digest}"
+    if (folder / "oracle").exists():
+        return folder
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root / "build.lock"):
-        if not built.binary.exists():
-            _build_into(folder, line, find_go(root, environ))
-    return built
+        if not (folder / "oracle").exists():
+            _build_into(folder, program, find_go(root, environ))
+    return folder
 
 
 def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
@@ -80,13 +146,7 @@ def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
 
 def source_hash(line: str) -> str:
     """Return a digest of everything of ours that decides what the line's binary does."""
-    digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
-    for folder in (SOURCES / "common", SOURCES / LINES[line]):
-        for file in sorted(folder.iterdir()):
-            if file.suffix in {".go", ".mod", ".sum"}:
-                digest.update(f"\n{folder.name}/{file.name}\n".encode())
-                digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return _oracle(line).digest
 
 
 def find_go(root: Path, environ: Mapping[str, str] = os.environ) -> str:
@@ -104,29 +164,32 @@ def find_go(root: Path, environ: Mapping[str, str] = os.environ) -> str:
     return str(go)
 
 
-def _build_into(folder: Path, line: str, go: str) -> None:
+def _build_into(folder: Path, program: _Program, go: str) -> None:
     """Compile into a folder beside the wanted one and rename it, so that no half build is seen."""
-    module = SOURCES / LINES[line]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
         made.mkdir()
-        _say(f"oracle {line}: fetching modules")
-        trainer = _call([go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", TRAINER], cwd=module)
-        if not trainer:
-            _call([go, "mod", "download", TRAINER], cwd=module)
-            trainer = _call([go, "list", "-m", "-f", "{{.Dir}}", TRAINER], cwd=module)
-        _compile(go, module, made / "oracle", label=f"oracle {line}")
-        for part in ("crds", "runtimes"):
+        _say(f"{program.label}: fetching modules")
+        other = _fetched(go, program.module, program.manifests_of)
+        _compile(go, program.module, made / "oracle", label=program.label)
+        for part, source in program.manifests.items():
             # The module cache is read-only; what is copied from it must not be.
             target = made / part
-            shutil.copytree(
-                Path(trainer) / "manifests" / "base" / part, target, copy_function=shutil.copyfile
-            )
+            shutil.copytree(Path(other) / source, target, copy_function=shutil.copyfile)
             for path in (target, *target.rglob("*")):
                 path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.rmtree(folder, ignore_errors=True)
         made.rename(folder)
+
+
+def _fetched(go: str, module: Path, other: str) -> str:
+    """Return the folder of a module that ours depends on."""
+    found = _call([go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", other], cwd=module)
+    if found:
+        return found
+    _call([go, "mod", "download", other], cwd=module)
+    return _call([go, "list", "-m", "-f", "{{.Dir}}", other], cwd=module)
 
 
 def _compile(go: str, module: Path, binary: Path, *, label: str) -> None:
@@ -173,15 +236,18 @@ def _say(text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build the lines that were asked for and print where they are."""
+    """Build what was asked for and print where it is."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--line", action="append", choices=LINES, help="may be repeated")
-    for line in parser.parse_args(argv).line or LINES:
-        try:
+    lines = parser.parse_args(argv).line
+    try:
+        for line in lines or LINES:
             sys.stdout.write(f"{line} {build(line).binary}\n")
-        except BuildError as error:
-            _say(str(error))
-            return 1
+        if not lines:
+            sys.stdout.write(f"later {build_later().binary}\n")
+    except BuildError as error:
+        _say(str(error))
+        return 1
     return 0
 
 

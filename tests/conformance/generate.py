@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 UNSPOILED: Final = -1
 UID: Final = "00000000-0000-4000-8000-000000000001"
+# What the controller says once it has made a JobSet.
+SUSPENDED: Final = {
+    "type": "Suspended",
+    "status": "True",
+    "reason": "Suspended",
+    "message": "TrainJob is suspended",
+    "lastTransitionTime": "2025-12-31T00:00:00Z",
+}
 # One case in so many breaks a rule. A corpus takes the rules in turn, so that 1,000 cases meet all.
 SPOILED_EVERY: Final = 17
 
@@ -85,6 +93,9 @@ def _train_job_case(dice: Dice, chosen: Json, operation: str, turn: int) -> Json
     if operation == "UPDATE":
         made["oldObject"] = _old_train_job(dice, job, chosen)
         made["oldObjectSent"] = dice.chance(90)
+        if any(item["kind"] == "JobSet" for item in made["objects"]):
+            made["oldObject"]["status"] = {"conditions": [dict(SUSPENDED)]}
+            dice.tag("update:after-reconcile")
     if turn != UNSPOILED:
         made = copy.deepcopy(made)
         spoilers.spoil(dice, made, turn)
@@ -242,11 +253,11 @@ def _old_train_job(dice: Dice, job: Json, chosen: Json) -> Json:
         {
             "labels": 24,
             "suspend": 28,
-            "patches": 37,
+            "patches": 35,
             "add": 4,
             "trainer": 4,
             "reference": 2,
-            "manager": 1,
+            "manager": 3,
         }
     )
     dice.tag(f"update:{change}")

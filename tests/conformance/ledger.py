@@ -6,7 +6,7 @@ A row says what it covers as narrowly as it can; whatever no row covers is unexp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +40,11 @@ class StricterRow:
     """A regular expression for the whole path."""
     detail: str
     """A regular expression for the beginning of the detail, or of the message where there is no detail."""
+    value: str = ""
+    """A regular expression for the whole value, where not any value will do."""
     later: str = ""
+    proof: str = ""
+    """A regular expression for what they then say: ``field: detail``."""
 
 
 def _both_gangs(case: Case, difference: Difference) -> bool:
@@ -80,18 +84,21 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         path=rf"{_PATCH}.*\.name",
         detail=r"(jobs of runtime|(init )?containers of job) ",
         later="JobSet's schema (containers: Required value) or the API server (image: Required value)",
+        proof=r"\.(containers|image): Required value$",
     ),
     StricterRow(
         id="S2-mount-of-nothing",
         path=rf"{_PATCH}.*\.volumeMounts\[\d+\]\.name",
         detail=r"volumes of job ",
         later="the API server, on the Pod: volumeMounts[0].name: Not found",
+        proof=r"\.volumeMounts\[\d+\]\.name: Not found: ",
     ),
     StricterRow(
         id="S3-two-sources",
         path=rf"{_PATCH}.*\.(volumes|env)\[\d+\]",
         detail=r".*(volume of this name|would have (both|two))",
         later="the API server, on the Pod: may not specify more than 1 volume type / more than one source",
+        proof=r"(may not specify more than 1 volume type|`value` is not empty|more than one field specified)",
     ),
     StricterRow(
         id="S4-env-of-reserved-containers",
@@ -108,6 +115,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         path=rf"{_PATCH}.*\.metadata\.(labels|annotations)(\[.*\])?",
         detail=r"(a valid label|name part|prefix part|must be no more than|may not be more than)",
         later="the API server, on the Job or the Pod",
+        proof=r"metadata\.(labels|annotations): Invalid value",
     ),
     StricterRow(
         id="S7-ancestor-in-patch",
@@ -118,22 +126,31 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         id="S8-merge-directives", path=_IN_PATCH, detail=r"merge directives are not allowed"
     ),
     StricterRow(
-        id="S9-at-least-one",
+        id="S9-negative-nodes",
+        path=r"spec\.trainer\.numNodes",
+        detail=r"must be at least 1",
+        value=r"-\d+",
+        later="the API server, on the Job",
+        proof=r"\.(parallelism|completions): .*must be greater than or equal to 0$",
+    ),
+    StricterRow(
+        id="S23-at-least-one",
         path=r"spec\.trainer\.(numNodes|numProcPerNode)",
         detail=r"must be at (least 1|most 2147483647)",
-        later="the API server, on the Job, for negative numbers; 0 is Complete within seconds",
     ),
     StricterRow(
         id="S10-derived-names",
         path=r"metadata\.name",
         detail=r"may not be more than -?\d+ bytes with this runtime",
         later="JobSet's webhook: JobSet name is too long",
+        proof=r"(JobSet name|VolumeClaimPolicies template name) is too long",
     ),
     StricterRow(
         id="S11-container-resources",
         path=r"spec\.trainer\.resourcesPerNode(\.(limits|requests)\[.*\])?",
         detail=r"must .*\(after merging with the runtime's own resources",
         later="the API server, on the Pod: spec.containers[0].resources",
+        proof=r"\.containers\[\d+\]\.resources\.",
     ),
     StricterRow(
         id="S12-totals-past-int64",
@@ -150,6 +167,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         path=r"spec\.(runtimeRef|trainer\.numNodes)",
         detail=r"(the Flux plugin of the Trainer reads|the Trainer's controller fails on this job)",
         later="the Trainer's controller, in every reconcile",
+        proof=r"^: .+",
     ),
     StricterRow(
         id="S15-reserved-env",
@@ -166,6 +184,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         path=r"spec\.trainer\.numNodes",
         detail=r"(makes \d+ pods in job|the MPI hostfile would take)",
         later="JobSet's webhook (replicas x parallelism), or the API server (ConfigMap of more than 1 MiB)",
+        proof=r"(product of replicas and parallelism|Too long)",
     ),
     StricterRow(
         id="S18-trainer-added-or-removed",
@@ -182,38 +201,125 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         path=r"spec\.runtimeRef\.name",
         detail=r"job .* of the runtime names PriorityClass",
         later="the API server, on the Pod: no PriorityClass with name ... was found",
+        proof=r"no PriorityClass with name \S+ was found",
     ),
     StricterRow(
         id="S19-jobset-refuses-the-change",
         path=_IN_PATCH.replace(r"\[\d+\]", r"(\[\d+\])?"),
         detail=r"changes .* which JobSet does not let change",
         later="JobSet's webhook: field is immutable",
+        proof=r"replicatedJobs: Invalid value: .*field is immutable",
     ),
 )
 """Our refusals beyond the Trainer's webhook; each is a row of docs/fidelity.md and has a test."""
 
 
-def stricter_row(error: FieldError) -> str:
-    """The row that explains a refusal beyond the Trainer's; empty where none does."""
+CONSEQUENCES: Final = (
+    StricterRow(
+        id="S1-names-in-overrides",
+        path=r"spec\.initializer\.(dataset|model)",
+        detail=r"must have container with name",
+    ),
+)
+"""What follows from a finding of the same row: the Trainer looks for names in pods that have the patch's too."""
+
+
+def stricter_rows(errors: Sequence[FieldError]) -> list[str]:
+    """The row that explains each refusal beyond the Trainer's; empty where none does."""
+    found = [_row_of(error, STRICTER_ROWS) for error in errors]
+    return [
+        row or _row_of(error, [r for r in CONSEQUENCES if r.id in found])
+        for row, error in zip(found, errors, strict=True)
+    ]
+
+
+def _row_of(error: FieldError, rows: Iterable[StricterRow]) -> str:
     text = error.detail or error.body
-    for row in STRICTER_ROWS:
-        if re.fullmatch(row.path, error.field) and re.match(row.detail, text):
+    for row in rows:
+        if (
+            re.fullmatch(row.path, error.field)
+            and re.match(row.detail, text)
+            and re.fullmatch(row.value or ".*", str(error.value), re.DOTALL)
+        ):
             return row.id
     return ""
 
 
-_RUNTIME_PATHS: Final = (
-    r"spec\.mlPolicy\.numNodes",
-    r"spec\.mlPolicy\.mpi\.(mpiImplementation|runLauncherAsNode)",
-    r"spec\.mlPolicy\.torch\.envInjection\.targets\[\d+\].*",
-    r"spec\.podGroupPolicy(\.coscheduling\.scheduleTimeoutSeconds)?",
-    r"spec\.template\.metadata\.annotations\[.*\]",
-    r"spec\.template\.spec\.replicatedJobs\[\d+\]\.(name|groupName|dependsOn\[\d+\]\.name|replicas)",
-    r"spec\.template\.spec\.replicatedJobs\[\d+\]\.template\.spec\.template\.spec\.containers",
-    r"spec\.template\.spec\.(successPolicy|failurePolicy|coordinator|network|volumeClaimPolicies)\b.*",
+_RUNTIME_JOB: Final = r"spec\.template\.spec\.replicatedJobs\[\d+\]"
+_RUNTIME_SPEC: Final = r"spec\.template\.spec"
+_BY_JOBSET: Final = "JobSet's webhook, on the JobSet of every TrainJob"
+RUNTIME_ROWS: Final = (
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_SPEC}\.(successPolicy|failurePolicy)\b.*",
+        detail=r"jobs of the template",
+        later=_BY_JOBSET,
+        proof=r"does not appear in \.spec\.ReplicatedJobs",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_SPEC}\.coordinator\b.*",
+        detail=r"",
+        later=_BY_JOBSET,
+        proof=r"coordinator ",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_SPEC}\.volumeClaimPolicies\b.*",
+        detail=r"",
+        later=_BY_JOBSET,
+        proof=r"(names must be unique|volume name conflicts|have a matching volumeMount)",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_SPEC}\.network\b.*",
+        detail=r"",
+        later=_BY_JOBSET,
+        proof=r"network\.subdomain: ",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_JOB}\.dependsOn\[\d+\]\.name",
+        detail=r"(the first job|must be a job that stands earlier)",
+        later=_BY_JOBSET,
+        proof=r"(DependsOn can't be set|cannot depend on)",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_JOB}\.(name|groupName)",
+        detail=r"must be an RFC 1035 label",
+        later=_BY_JOBSET,
+        proof=r"\.(name|groupName): ",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-the-webhook",
+        path=r"spec\.(mlPolicy\.torch\.envInjection\.targets\[\d+\].*|template\.metadata\.annotations\[.*\])",
+        detail=r"",
+        later="the Trainer's webhook, on every TrainJob",
+        proof=r"(envInjection target|Volcano queue name)",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-the-controller",
+        path=r"spec\.mlPolicy\.mpi\.mpiImplementation",
+        detail=r"",
+        later="the Trainer's controller, in every reconcile",
+        proof=r"^: MPI implementation",
+    ),
+    StricterRow(
+        id="S22-runtimes",
+        path=(
+            r"spec\.(mlPolicy\.(numNodes|mpi\.runLauncherAsNode)"
+            r"|podGroupPolicy(\.coscheduling\.scheduleTimeoutSeconds)?"
+            r"|template\.spec\.replicatedJobs\[\d+\]\."
+            r"(dependsOn\[\d+\]\.name|replicas|template\.spec\.template\.spec\.containers))"
+        ),
+        detail=r"",
+    ),
 )
+"""Our refusals of runtimes: the Trainer checks two rules, on creation; the rest fails later, unseen."""
+ALL_ROWS: Final = (*STRICTER_ROWS, *RUNTIME_ROWS)
 
 
-def runtime_row(error: FieldError) -> str:
-    """The row about runtimes: the Trainer checks two rules, on creation; the rest fails later, unseen."""
-    return "S22-runtimes" if any(re.fullmatch(p, error.field) for p in _RUNTIME_PATHS) else ""
+def runtime_rows(errors: Iterable[FieldError]) -> list[str]:
+    """The row that explains each refusal of a runtime; empty where none does."""
+    return [_row_of(error, RUNTIME_ROWS) for error in errors]

@@ -173,15 +173,15 @@ def env_entry(dice: Dice, name: str) -> Json:
     if form in {"value", "both"}:
         made["value"] = text(dice)
     if form in {"from", "both"}:
-        kind = dice.pick(tuple(_ENV_SOURCES))
+        kind = dice.pick(tuple(ENV_SOURCES))
         dice.tag(f"env:{kind}")
-        made["valueFrom"] = {kind: _ENV_SOURCES[kind](dice)}
+        made["valueFrom"] = {kind: ENV_SOURCES[kind](dice)}
     return made
 
 
 _CLAIM: Final = object_of({"request": word}, 0, 1, name=word)
 _OPTIONAL: Final[Mapping[str, Maker]] = {"optional": flag}
-_ENV_SOURCES: Final[Mapping[str, Maker]] = {
+ENV_SOURCES: Final[Mapping[str, Maker]] = {
     "fieldRef": object_of(
         {"apiVersion": constant("v1")},
         0,
@@ -604,7 +604,7 @@ POD_FIELDS: Final[Mapping[str, Maker]] = {
     "hostPID": flag,
     "hostUsers": flag,
     "hostname": constant("h", ""),
-    "imagePullSecrets": list_of(_LOCAL_REF, keys=("name",)),
+    "imagePullSecrets": list_of(_LOCAL_REF, 1, 3, keys=("name",)),
     "nodeName": word,
     "nodeSelector": string_map,
     "os": object_of({}, 0, 0, name=constant("linux")),
@@ -620,7 +620,7 @@ POD_FIELDS: Final[Mapping[str, Maker]] = {
     "restartPolicy": constant("Never", "OnFailure"),
     "runtimeClassName": constant("gvisor", "kata"),
     "schedulerName": constant("volcano", "scheduler-plugins-scheduler"),
-    "schedulingGates": list_of(object_of({}, 0, 0, name=word), keys=("name",)),
+    "schedulingGates": list_of(object_of({}, 0, 0, name=word), 1, 3, keys=("name",)),
     "securityContext": pod_security,
     "serviceAccount": word,
     "serviceAccountName": word,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.conformance.runtimes import jobs_of, pod_of
+from tests.conformance.runtimes import ANCESTOR, jobs_of, pod_of
 from tests.conformance.trainjobs import at, with_entry
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ OMPI: Final = (
     "OMPI_MCA_orte_set_default_slots",
 )
 DMLC: Final = ("DMLC_TRACKER_URI", "DMLC_NUM_WORKER", "DMLC_TASK_ID", "DMLC_TRACKER_PORT")
+JAX: Final = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
+STATUS: Final = ("KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN")
+BAD_LABELS: Final = ({"a b": "x"}, {"a": "x y"}, {"a/b/c": "x"}, {"a": "x" * 64}, {"a": "-"})
+# More names than the hostfile's ConfigMap holds: 1 MiB.
+MANY_NODES: Final = 45_000
 DIRECTIVES: Final = (
     {"$patch": "replace", "a": "x"},
     {"$patch": "delete"},
@@ -148,6 +153,30 @@ def _append_patch(dice: Dice, case: Json, job: str, pod: Json) -> None:
         spec["podSpecOverrides"] = [*others, {"targetJobs": [{"name": job}], **pod}]
 
 
+def _patched_metadata(dice: Dice, case: Json, metadata: Json) -> None:
+    """Add an entry about the metadata of a Job or a Pod, as far as the line has it."""
+    name = dice.pick(jobs_of(case["runtime"]) or [{"name": "node"}])["name"]
+    spec = case["trainJob"]["spec"]
+    if not dice.since("2.2"):
+        entry: Json = {"targetJobs": [{"name": name}], "metadata": metadata}
+        spec["podTemplateOverrides"] = [*spec.get("podTemplateOverrides", []), entry]
+        return
+    on_pod = {"spec": {"template": {"metadata": metadata}}}
+    template = {"metadata": metadata} if ANCESTOR in metadata["labels"] else on_pod
+    whole = {"spec": {"replicatedJobs": [{"name": name, "template": template}]}}
+    entry = {"manager": "spoil.io/x", "trainingRuntimeSpec": {"template": whole}}
+    spec["runtimePatches"] = [*spec.get("runtimePatches", []), entry]
+
+
+def _bad_label(dice: Dice, case: Json) -> None:
+    _patched_metadata(dice, case, {"labels": dict(dice.pick(BAD_LABELS))})
+
+
+def _patched_ancestor(dice: Dice, case: Json) -> None:
+    step = dice.pick(("trainer", "dataset-initializer", "x"))
+    _patched_metadata(dice, case, {"labels": {ANCESTOR: step}})
+
+
 def _bad_manager(dice: Dice, case: Json) -> None:
     spec = case["trainJob"]["spec"]
     entry = {"manager": dice.pick(BAD_MANAGERS)}
@@ -186,6 +215,57 @@ def _initializer_without_container(dice: Dice, case: Json) -> None:
     job = {"name": f"{part}-initializer", "template": {"spec": {"template": {"spec": pod}}}}
     jobs = at(case["runtime"], "spec", "template", "spec")
     jobs["replicatedJobs"] = with_entry(jobs_of(case["runtime"]), job, "name")
+
+
+def _initializer_without_label(dice: Dice, case: Json) -> None:
+    """The job and its container are there, and only the label says what it is for."""
+    part = dice.pick(("dataset", "model"))
+    name = f"{part}-initializer"
+    at(case["trainJob"], "spec", "initializer")[part] = {}
+    mount = {"name": "initializer", "mountPath": "/workspace"}
+    container = {"name": name, "image": "x", "volumeMounts": [mount]}
+    pod = {"containers": [container], "volumes": [{"name": "initializer", "emptyDir": {}}]}
+    job = {"name": name, "template": {"spec": {"template": {"spec": pod}}}}
+    jobs = at(case["runtime"], "spec", "template", "spec")
+    jobs["replicatedJobs"] = with_entry(jobs_of(case["runtime"]), job, "name")
+
+
+def _jax_env(dice: Dice, case: Json) -> None:
+    at(case["runtime"], "spec")["mlPolicy"] = {"jax": {}}
+    _trainer_env(JAX)(dice, case)
+
+
+def _many_nodes(_dice: Dice, case: Json) -> None:
+    """An MPI job whose hostfile no ConfigMap holds."""
+    container = {"name": "node", "image": "x"}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    launcher = {"metadata": {"labels": {ANCESTOR: "trainer"}}, "spec": spec}
+    jobs = [
+        {"name": "launcher", "template": launcher},
+        {"name": "node", "template": {"spec": spec}},
+    ]
+    case["runtime"]["spec"] = {
+        "mlPolicy": {"mpi": {}},
+        "template": {"spec": {"replicatedJobs": jobs}},
+    }
+    case["trainJob"]["metadata"]["name"] = "job"
+    case["trainJob"]["spec"] = {
+        "runtimeRef": case["trainJob"]["spec"]["runtimeRef"],
+        "trainer": {"numNodes": MANY_NODES},
+    }
+
+
+def _unknown_priority_class(_dice: Dice, case: Json) -> None:
+    """Volcano looks no further than the first class that is the system's own."""
+    at(case["runtime"], "spec")["podGroupPolicy"] = {"volcano": {}}
+    jobs = jobs_of(case["runtime"])
+    extra = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "x"}]}}}}
+    jobs = with_entry(jobs[::-1], {"name": "last", "template": extra}, "name")[::-1]
+    at(case["runtime"], "spec", "template", "spec")["replicatedJobs"] = jobs
+    for job in jobs[:-1]:
+        pod_of(job).pop("priorityClassName", None)
+    pod_of(jobs[0])["priorityClassName"] = "system-node-critical"
+    pod_of(jobs[-1])["priorityClassName"] = "missing"
 
 
 def _two_policies(dice: Dice, case: Json) -> None:
@@ -275,4 +355,11 @@ SPOILERS: Final[Mapping[str, tuple[str, Spoiler]]] = {
     "no-template": ("2.1", _no_template),
     "no-pod-template": ("2.0", _no_pod_template),
     "no-spec": ("2.0", _no_spec),
+    "reserved-env-jax": ("2.2", _jax_env),
+    "reserved-env-status": ("2.0", _trainer_env(STATUS)),
+    "patched-label": ("2.1", _bad_label),
+    "patched-ancestor": ("2.2", _patched_ancestor),
+    "initializer-without-label": ("2.0", _initializer_without_label),
+    "many-nodes": ("2.0", _many_nodes),
+    "unknown-priority-class": ("2.1", _unknown_priority_class),
 }

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.conformance import ledger
+from tests.conformance.tags import by_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tests.conformance.later import Proof
+
+IN_FULL: Final = frozenset({"plugin", "field", "rule", "operation", "update", "shipped"})
+"""Kinds of tags of which every count is printed; of the others the least and the most."""
+SHOWN: Final = 20
+"""Failures of a kind that are printed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,13 +42,44 @@ class Tally:
     """TrainJobs built again as our defaults leave them."""
     rows: Counter[str] = field(default_factory=Counter)
     tags: Counter[str] = field(default_factory=Counter)
+    known: frozenset[str] = frozenset()
+    """Tags that the generator can give."""
+    is_full: bool = False
+    """Whether the run is large enough for all of them."""
+    proofs: dict[str, Proof] = field(default_factory=dict)
+    """Row of the ledger -> who refuses later what it covers."""
     unexplained: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    phases: Counter[str] = field(default_factory=Counter)
+    """Milliseconds spent in each."""
 
     @property
     def built(self) -> int:
         """Cases whose objects were compared."""
         return self.equal + self.intended
+
+    @property
+    def never(self) -> list[str]:
+        """Tags that no case had."""
+        return sorted(self.known - self.tags.keys())
+
+    @property
+    def unproven(self) -> list[str]:
+        """Rows that say that somebody refuses later, where too often nobody does."""
+        return [row for row, proof in self.proofs.items() if not proof.holds]
+
+    @property
+    def failed(self) -> int:
+        """How much is wrong."""
+        return len(self.unexplained) + len(self.unproven) + self.is_full * len(self.never)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time what is done in it."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] += round(1000 * (time.monotonic() - begun))
 
     def note(self, case: Mapping[str, Any], texts: Iterable[str]) -> None:
         """Keep what nobody intended."""
@@ -44,23 +87,52 @@ class Tally:
 
     def lines(self) -> list[str]:
         """The report of this line."""
+        spent = ", ".join(f"{name} {ms / 1000:.0f} s" for name, ms in self.phases.items())
         out = [
-            f"Trainer {self.line}: {self.cases} cases in {self.seconds:.0f} s",
+            f"Trainer {self.line}: {self.cases} cases in {self.phases.total() / 1000:.0f} s ({spent})",
             f"  refused by schema {self.by_schema}, by the webhook {self.by_webhook}, panics {self.panics}, "
             f"runtimes alone {self.runtimes}, not compared (an older snapshot counts) {self.not_compared}",
             f"  built objects: equal {self.equal}, intended differences {self.intended}, "
             f"both fail {self.both_fail}; built again with our defaults {self.defaulted}",
             f"  unexplained differences {len(self.unexplained)}",
+            *self._row_lines(),
+            *self._tag_lines(),
         ]
-        if self.rows:
-            out.append("  rows of the ledger: " + _counts(self.rows))
-        out.append("  exercised: " + _counts(self.tags))
-        out += [f"  ! {text[:600]}" for text in self.unexplained[:20]]
+        out += [f"  ! {text[:600]}" for text in self.unexplained[:SHOWN]]
+        return out
+
+    def _row_lines(self) -> list[str]:
+        """What the ledger explained; of refusals that it says come later, how many of those asked about do."""
+        if not self.rows:
+            return []
+        names = {row.id: row.later for row in ledger.ALL_ROWS}
+        out = ["  rows of the ledger:"]
+        for row, count in sorted(self.rows.items(), key=_natural):
+            text = f"    {row} {count}"
+            if row in self.proofs:
+                text += f": {self.proofs[row]}"
+            elif names.get(row) == "":
+                text += ": our choice"
+            out.append(text)
+        return out
+
+    def _tag_lines(self) -> list[str]:
+        out = [f"  exercised, of {len(self.known)} tags; never: {', '.join(self.never) or 'none'}"]
+        for kind, tags in by_kind(self.known | self.tags.keys()).items():
+            counts = {tag.partition(":")[2] or "(any)": self.tags[tag] for tag in tags}
+            if kind in IN_FULL:
+                out.append(f"    {kind}: {_counts(counts)}")
+                continue
+            least, most = (pick(counts, key=counts.__getitem__) for pick in (min, max))
+            text = (
+                f"    {kind}: {len(counts)}, from {least} {counts[least]} to {most} {counts[most]}"
+            )
+            out.append(text if len(counts) > 1 else f"    {kind}: {_counts(counts)}")
         return out
 
 
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counter.items(), key=_natural))
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=_natural))
 
 
 def _natural(item: tuple[str, int]) -> list[str]:

@@ -45,6 +45,10 @@ def train_job(dice: Dice, runtime: Json) -> Json:
 
 def _metadata(dice: Dice) -> Json:
     made: Json = {"name": dice.pick(NAMES), "namespace": "default"}
+    if dice.chance(12):
+        # Where names derived from it become too long.
+        made["name"] = "x" * dice.between(32, 50)
+        dice.tag("shape:longish-name")
     if dice.chance(15):
         made["labels"] = shapes.string_map(dice)
     if dice.chance(15):
