@@ -125,9 +125,18 @@ def build_later(*, environ: Mapping[str, str] = os.environ) -> BuiltLater:
     )
 
 
+def later_is_built(*, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the cache has that program for the present sources."""
+    return (_folder(_LATER, environ) / "oracle").exists()
+
+
+def _folder(program: _Program, environ: Mapping[str, str]) -> Path:
+    name = f"{program.module.name}-{program.digest}"
+    return cache_root(environ) / "oracle" / name
+
+
 def _built(program: _Program, environ: Mapping[str, str]) -> Path:
-    root = cache_root(environ)
-    folder = root / "oracle" / f"{program.module.name}-{program.digest}"
+    root, folder = cache_root(environ), _folder(program, environ)
     if (folder / "oracle").exists():
         return folder
     root.mkdir(parents=True, exist_ok=True)
