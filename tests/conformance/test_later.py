@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance import build, ledger
 from tests.conformance.build import build_later, later_is_built
-from tests.conformance.later import MENDS, PROOFS, STAGES, Later, Proof, Samples
+from tests.conformance.later import FEW, MENDS, PROOFS, STAGES, Later, Proof, Samples
 
 needs_later = pytest.mark.skipif(
     not later_is_built(), reason="the program is not built: python -m tests.conformance.build"
@@ -164,3 +164,8 @@ def test_a_row_holds_while_nearly_all_are_refused() -> None:
     assert str(proof) == "asked 10, later refused 9 (JobSet's webhook 9), NOT refused 1: a"
     proof.passed.append("b")
     assert not proof.holds
+
+
+def test_too_few_cases_have_no_share() -> None:
+    assert Proof(passed=["a"]).holds
+    assert not Proof(passed=["a"] * FEW).holds
