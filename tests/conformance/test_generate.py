@@ -67,7 +67,6 @@ def test_the_dice_are_the_same_on_every_python() -> None:
 @given(case=drawn_cases("2.3"))
 @settings(
     max_examples=15,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 def test_hypothesis_can_draw_cases(case: Json) -> None:

@@ -12,6 +12,7 @@ from certs import authority
 from certs.authority import Authority
 from certs.keypair import Front, KeyPair
 from tests.certs.handshake import client_context, shake
+from tests.webhook.fakes import LIMIT
 from webhook import certfiles, logs
 from webhook.certfiles import CertificateFiles
 from webhook.metrics import Recorder
@@ -100,7 +101,7 @@ async def test_the_files_are_followed_until_cancelled(
     task = asyncio.create_task(setting.files.follow())
     await asyncio.sleep(0)
     setting.write(setting.issue())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while setting.files.unready():  # noqa: ASYNC110  # each pass is a look
             await asyncio.sleep(0)
     task.cancel()

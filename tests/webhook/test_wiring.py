@@ -93,7 +93,7 @@ async def serving(options: ServeOptions, story: Callable[[Running], Awaitable[No
     """Serve while ``story`` is told, and leave; what was written remains."""
     log = io.BytesIO()
     begun: asyncio.Future[Service] = asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(LIMIT * 2):
+    async with asyncio.timeout(LIMIT):
         task = asyncio.create_task(wiring.serve(options, log, started=begun.set_result))
         task.add_done_callback(lambda _: begun.done() or begun.cancel())
         await asyncio.wait([begun])

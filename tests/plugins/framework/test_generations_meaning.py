@@ -121,7 +121,7 @@ def old_jobs(draw: st.DrawFn) -> tuple[Json, Json]:
 
 
 @given(drawn=old_jobs())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_there_and_back_means_the_same(drawn: tuple[Json, Json]) -> None:
     raw, made = drawn
     there = generations.convert(raw, LINES["2.3"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.framework import goform
@@ -232,7 +232,6 @@ def any_object(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 
 @given(any_object())
-@settings(deadline=None)
 def test_twice_is_once(case: tuple[str, str, Any]) -> None:
     line, name, obj = case
     forms = goform.load(line)

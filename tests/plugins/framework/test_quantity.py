@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from plugins.framework.quantity import (
     sub,
     value,
 )
+from tests.hangs import no_hang
 
 DATA = Path(__file__).parents[2] / "data" / "vectors"
 FORMATS = {"DecimalSI": DECIMAL_SI, "BinarySI": BINARY_SI, "DecimalExponent": DECIMAL_EXPONENT}
@@ -190,11 +190,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_values_are_refused_at_once_and_quoted_briefly(hostile: object) -> None:
-    began = time.process_time()
-    with pytest.raises(QuantityError) as caught:
+    with no_hang(), pytest.raises(QuantityError) as caught:
         parse(hostile)
     message = str(caught.value)
-    assert time.process_time() - began < 0.05
     assert len(message) < 300
     assert len(str(caught.value.value)) <= LONGEST + len("...")
 

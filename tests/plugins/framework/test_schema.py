@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.framework import schema
@@ -875,7 +875,6 @@ def any_object(draw: st.DrawFn) -> tuple[str, str, Any]:
     return line, kind, draw(JSON | st.just({"kind": kind, "metadata": {"name": "a"}, "spec": spec}))
 
 
-@settings(deadline=None)
 @given(any_object(), JSON)
 def test_no_json_is_too_odd(case: tuple[str, str, Any], old: Any) -> None:
     line, kind, obj = case
@@ -889,7 +888,6 @@ def test_no_json_is_too_odd(case: tuple[str, str, Any], old: Any) -> None:
         assert (again.obj, again.pruned) == (admitted.obj, [])
 
 
-@settings(deadline=None)
 @given(any_object())
 def test_what_does_not_fit_is_explained(case: tuple[str, str, Any]) -> None:
     line, kind, obj = case

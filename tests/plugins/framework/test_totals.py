@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from plugins.framework import totals as module
 from plugins.framework.quantity import BINARY_SI, DECIMAL_SI, Quantity, canonical, mul, parse
 from plugins.framework.resources import compile_pod, template_requests
 from plugins.framework.totals import MOST_PEAKS, Part, totals
+from tests.hangs import no_hang
 
 DATA = Path(__file__).parents[2] / "data" / "vectors"
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -335,10 +335,9 @@ def pairs(count: int, resources: int) -> list[Part]:
     return [*earlier, *(part(f"b{i}", 4, f"a{i}:Complete", **requests) for i in range(count))]
 
 
-def test_a_hundred_jobs_are_exact_and_quick() -> None:
-    began = time.process_time()
-    result = totals(pairs(50, resources=5))
-    assert time.process_time() - began < 2
+def test_a_hundred_jobs_are_exact() -> None:
+    with no_hang():
+        result = totals(pairs(50, resources=5))
     assert result.exact
     assert result.members == sum(max(i % 7 + 1, 4) for i in range(50))
     assert set(texts(result.resources).values()) == {str(result.members)}

@@ -13,6 +13,8 @@ import orjson
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.webhook.fakes import LIMIT
+
 Object: TypeAlias = dict[str, Any]
 Trick: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -109,7 +111,7 @@ class ApiServer:
 
     async def until(self, what: Callable[[], bool]) -> None:
         """Until it is so; looked at after each request and each wait of the reflector."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             while not what():  # noqa: ASYNC110  # what is waited for is a state of several objects
                 await asyncio.sleep(0.002)
 

@@ -15,6 +15,7 @@ from certs import stored
 from certs.keypair import Front
 from certs.rotation import Settings
 from tests.certs.handshake import Seen, client_context, shake
+from tests.webhook.fakes import LIMIT
 from tests.webhook.kube.fake_calls import FakeCalls, FakeClock
 from webhook import logs
 from webhook.kube.certificates import Keeper
@@ -283,7 +284,7 @@ async def test_b133_a_loop_that_has_stopped_shows(time: FakeClock, first: Replic
 
 async def test_who_is_woken_looks_at_once(api: FakeCalls, first: Replica) -> None:
     await first.elector.attempt()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         task = asyncio.create_task(first.keeper.run())
         while first.keeper.unready():  # noqa: ASYNC110  # a round of calls that never wait
             await asyncio.sleep(0)

@@ -385,3 +385,12 @@ async def test_before_it_is_connected_nothing_can_be_asked() -> None:
 
     with pytest.raises(Unreachable, match="not connected"):
         await Client(login).get("/version")
+
+
+async def test_a_silent_watch_is_left(server: ApiServer, client: Client) -> None:
+    with pytest.raises(TimeoutError):
+        async with client.stream(
+            "/p", {"watch": "true"}, accept="*/*", silence_seconds=1
+        ) as chunks:
+            await anext(chunks)
+    assert len(server.watches) == 1

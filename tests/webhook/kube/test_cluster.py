@@ -51,7 +51,7 @@ def options(server: ApiServer, tmp_path: Path) -> ServeOptions:
 async def serving(options: ServeOptions, story: Callable[[Service], Awaitable[None]]) -> bytes:
     log = io.BytesIO()
     begun: asyncio.Future[Service] = asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(LIMIT * 4):
+    async with asyncio.timeout(LIMIT):
         task = asyncio.create_task(wiring.serve(options, log, started=begun.set_result))
         task.add_done_callback(lambda _: begun.done() or begun.cancel())
         await asyncio.wait([begun])
@@ -87,7 +87,8 @@ async def test_it_becomes_ready_and_says_what_it_follows(
         status, text = await ask(service, "/metrics")
         assert status == 200
         assert 'stationmaster_cache_synced{kind="Namespace"} 1.0' in text
-        assert 'stationmaster_cache_cut_off_seconds{kind="TrainingRuntime"} 0.0' in text
+        watched = 'stationmaster_cache_cut_off_seconds{kind="TrainingRuntime"} 0.0'
+        await until(service, "/metrics", watched)  # the watch begins after the list has been read
 
     log = await serving(options, story)
 

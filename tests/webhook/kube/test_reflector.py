@@ -1,9 +1,10 @@
-"""One kind through every fault that a watch can have; no test waits for real time but for a silent socket."""
+"""One kind through every fault that a watch can have; no test waits for real time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ from tests.webhook.kube.apiserver import ApiServer, event, failure, says, status
 from tests.webhook.kube.conftest import Time
 from webhook.kube import lines
 from webhook.kube.backoff import Backoff
-from webhook.kube.client import Client, Unreachable
+from webhook.kube.client import Client, Query, Requests, Unreachable
 from webhook.kube.reflector import GOOD_SECONDS, Reflector, Surroundings
 from webhook.kube.resources import RUNTIMES, Resource
 
@@ -57,8 +58,33 @@ def at(version: int, name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": str(version)}, "spec": spec}
 
 
+class Quiet:
+    """Requests whose watches say nothing, until somebody says that this takes too long."""
+
+    def __init__(self, client: Client) -> None:
+        self.get = client.get
+        self.is_too_long = asyncio.Event()
+        self._client = client
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Query, *, accept: str, silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def nothing() -> AsyncIterator[bytes]:
+            yield b""  # makes this a generator, and no event
+            await self.is_too_long.wait()
+            self.is_too_long.clear()
+            raise TimeoutError
+
+        opened = self._client.stream(path, query, accept=accept, silence_seconds=silence_seconds)
+        async with opened:
+            yield nothing()
+
+
 class Following:
-    def __init__(self, client: Client, around: Surroundings, resource: Resource = RESOURCE) -> None:
+    def __init__(
+        self, client: Requests, around: Surroundings, resource: Resource = RESOURCE
+    ) -> None:
         self.shelf = Shelf()
         self.reflector = Reflector(resource, client, self.shelf, around)
 
@@ -212,14 +238,15 @@ async def test_a_watch_that_is_cut_at_once_is_not_a_tight_loop(
 async def test_a_good_minute_forgets_earlier_failures(
     server: ApiServer, client: Client, time: Time
 ) -> None:
+    following = Following(client, time.around())
+
     async def lives_long(request: web.Request) -> web.StreamResponse:
         response = await says(event("BOOKMARK", {"metadata": {"resourceVersion": "101"}}))(request)
-        await asyncio.sleep(0.05)  # until the head has arrived
+        await server.until(lambda: not following.reflector.problem)  # the head has arrived
         time.now += GOOD_SECONDS
         return response
 
     server.watch_tricks.extend([says(), says(), says(), lives_long, says()])
-    following = Following(client, time.around())
 
     async def story() -> None:
         await server.until(lambda: len(server.watchers) == 1)
@@ -266,12 +293,14 @@ async def test_a_silent_watch_is_left_and_listed_again(
     server: ApiServer, client: Client, time: Time
 ) -> None:
     """B115: what happened during the silence is seen."""
-    following = Following(client, time.around(silence_seconds=0.05))
+    quiet = Quiet(client)
+    following = Following(quiet, time.around())
 
     async def story() -> None:
-        await server.until(lambda: len(server.watchers) == 1)
+        await server.until(lambda: not following.reflector.problem)
         server.put(runtime("unheard-of"))
         time.now += 90
+        quiet.is_too_long.set()
         await server.until(lambda: following.shelf.names == ["unheard-of"])
 
     await following.during(story)
@@ -283,12 +312,14 @@ async def test_a_silence_that_no_list_ends_was_part_of_the_cut(
     server: ApiServer, client: Client, time: Time
 ) -> None:
     time.most = 0
-    following = Following(client, time.around(silence_seconds=0.05))
+    quiet = Quiet(client)
+    following = Following(quiet, time.around())
 
     async def story() -> None:
-        await server.until(lambda: len(server.watchers) == 1)
+        await server.until(lambda: not following.reflector.problem)
         server.list_tricks.append(status(503))
         time.now += 90
+        quiet.is_too_long.set()
         await server.until(lambda: following.reflector.failures == 1)
         assert following.reflector.cut_off_seconds == 90
 

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from tests.certs.handshake import client_context, shake
+from tests.webhook.fakes import LIMIT
 from tests.webhook.kube.fake_calls import FakeCalls, FakeClock
 from webhook import logs
 from webhook.kube.lease import Clock
@@ -52,7 +53,7 @@ async def test_it_installs_serves_and_leaves_the_lease_to_the_next(
 ) -> None:
     assert "no certificate" in (shared.problem() or "")
     task = asyncio.create_task(shared.keep_valid())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while shared.problem():  # noqa: ASYNC110  # a round of calls that never wait
             await asyncio.sleep(0)
     assert holds(shared)
