@@ -32,7 +32,7 @@ def test_two_hundred_levels_pass_and_one_more_does_not(kind: str) -> None:
     assert depth.exceeds_in(nested(depth.MOST + 1, kind=kind))
 
 
-@pytest.mark.parametrize("filler", ["[" * 500, "]" * 500, "{[" * 300, "}{" * 300])
+@pytest.mark.parametrize("filler", ["[" * 500, "]" * 500, "{[" * 300, "}{" * 300, "{}" * 300])
 def test_brackets_in_texts_do_not_count(filler: str) -> None:
     assert not too_deep({"a": filler, "b": nested(depth.MOST - 1)})
     assert too_deep({"a": filler, "b": nested(depth.MOST)})
@@ -55,6 +55,14 @@ def test_brackets_in_texts_cannot_make_a_deep_document_look_flat() -> None:
     for _ in range(depth.MOST + 1):
         document = ["]", document, "["]
     assert too_deep(["[", document, "]"])
+
+
+@pytest.mark.parametrize("inner", [1, {}, [], {"{}": {}}])
+def test_empty_objects_hide_no_level(inner: Any) -> None:
+    levels = depth.MOST + 1 - level(inner)
+    for value in (nested(levels, kind="object", inner=inner), nested(levels, inner=inner)):
+        assert too_deep(value)
+        assert too_deep([{}, "{}", value] + [{}] * 300)
 
 
 def test_many_siblings_are_not_deep() -> None:
