@@ -1,7 +1,7 @@
 """The plain port: probes and metrics. Nothing here tells about an object, so it needs no TLS.
 
-``/healthz`` says that the loop turns; ``/readyz`` that every check passes. Both list their checks with
-``?verbose``, as Kubernetes' own components do, and ``/readyz/NAME`` asks for one of them.
+``/healthz`` fails where only a restart helps, ``/readyz`` where no review should come. Both list their checks
+with ``?verbose``, as Kubernetes' own components do, and ``/healthz/NAME`` and ``/readyz/NAME`` ask for one.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ Check: TypeAlias = Callable[[], str | None]
 class Health:
     """Answers on the plain port."""
 
-    def __init__(self, checks: Mapping[str, Check], recorder: Recorder) -> None:
-        """Be ready when all ``checks`` are."""
-        self._checks = checks
+    def __init__(
+        self, recorder: Recorder, *, ready: Mapping[str, Check], alive: Mapping[str, Check]
+    ) -> None:
+        """Whether all checks pass that a review needs; and those whose failure a restart would mend."""
         self._recorder = recorder
+        self._checks = {"readyz": ready, "healthz": alive}
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         if request.method not in {"GET", "HEAD"}:
             return web.Response(status=405, text="GET only\n", headers={"Allow": "GET, HEAD"})
-        path = request.path.rstrip("/")
-        if path == "/healthz":
-            return _report("healthz", {}, verbose="verbose" in request.query)
-        if path == "/readyz":
-            return _report("readyz", self._checks, verbose="verbose" in request.query)
-        if path == "/metrics":
+        path = request.path.strip("/")
+        if path == "metrics":
             body = self._recorder.render()
             return web.Response(body=body, headers={"Content-Type": metrics.CONTENT_TYPE})
-        name = path.removeprefix("/readyz/")
-        if name in self._checks:
-            return _report(f"readyz/{name}", {name: self._checks[name]}, verbose=False)
+        what, _, name = path.partition("/")
+        checks = self._checks.get(what, {})
+        if path in self._checks:
+            return _report(path, checks, verbose="verbose" in request.query)
+        if name in checks:
+            return _report(path, {name: checks[name]}, verbose=False)
         return web.Response(status=404, text="not found: /healthz, /readyz or /metrics\n")
 
 

@@ -133,6 +133,9 @@ class Trust(NamedTuple):
     keep_valid: Callable[[], Coroutine[Any, Any, None]]
     """To be run from when the API server can be called until it no longer is."""
 
+    stalled: Check = lambda: None
+    """Why only a restart would go on looking after it."""
+
     write: Callable[[int], Path] | None = None
     """Leaves the CA of a certificate that nobody else knows where callers find it, by our port."""
 
@@ -161,11 +164,20 @@ class Service:
         self._webhook = server.Server(
             self._admission.handle, tls=self._trust.context, observer=Hints(recorder, logger)
         )
-        self._health = server.PlainServer(Health(self._checks(), recorder).handle)
+        health = Health(recorder, ready=self._ready(), alive=self._alive())
+        self._health = server.PlainServer(health.handle)
         self._stopping = asyncio.Event()
+        self._ended: list[str] = []
         self._drain_seconds = options.drain_seconds
 
-    def _checks(self) -> dict[str, Callable[[], str | None]]:
+    def _alive(self) -> dict[str, Check]:
+        """Neither an API server that is down nor a certificate that has ended: no restart mends those."""
+        return {
+            "certificate": self._trust.stalled,
+            "chores": lambda: f"ended: {', '.join(self._ended)}" if self._ended else None,
+        }
+
+    def _ready(self) -> dict[str, Check]:
         return {
             **self._origin.checks(),
             "certificate": self._trust.problem,
@@ -204,7 +216,10 @@ class Service:
         """Follow the cluster and the clock until told to stop; then leave in order."""
         self._handle_signals()
         # The certificate first: replicas need one whether or not the cluster can be read yet.
-        chores = [asyncio.create_task(c) for c in (self._trust.keep_valid(), self._origin.follow())]
+        chores = [
+            asyncio.create_task(self._trust.keep_valid(), name="certificate"),
+            asyncio.create_task(self._origin.follow(), name="cluster"),
+        ]
         for chore in chores:
             chore.add_done_callback(self._tell_of)
         try:
@@ -226,8 +241,11 @@ class Service:
         self._stopping.set()
 
     def _tell_of(self, chore: asyncio.Task[None]) -> None:
-        """A chore never ends by itself; what it did so far is served on, so somebody must hear of it."""
-        if self._stopping.is_set() or chore.cancelled():
+        """A chore never ends by itself. What it did so far is served on until we are restarted."""
+        if self._stopping.is_set():
+            return
+        self._ended.append(chore.get_name())
+        if chore.cancelled():
             return
         context = {"message": "a chore has ended", "exception": chore.exception(), "task": chore}
         chore.get_loop().call_exception_handler(context)
@@ -278,10 +296,18 @@ def _trust(
             recorder=recorder,
             logger=logger,
         )
-        return Trust(shared.context, shared.problem, shared.keep_valid)
+        return Trust(
+            shared.context,
+            shared.problem,
+            shared.keep_valid,
+            stalled=shared.stalled,
+        )
     own = Standalone(options.listen[0], recorder=recorder, logger=logger, clock=_now)
     return Trust(
-        own.context, own.problem, own.keep_valid, lambda port: own.write(options.cert_dir, port)
+        own.context,
+        own.problem,
+        own.keep_valid,
+        write=lambda port: own.write(options.cert_dir, port),
     )
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
 from tests.webhook.fakes import Client
 from webhook import server
 from webhook.metrics import Recorder
-from webhook.routes import Health
+from webhook.routes import Check, Health
 from webhook.server import PlainServer
 
 Problems = dict[str, str | None]
@@ -19,9 +20,18 @@ def problems() -> Problems:
 
 
 @pytest.fixture
-async def client(problems: Problems) -> AsyncIterator[Client]:
-    checks = {name: lambda name=name: problems[name] for name in problems}
-    plain = PlainServer(Health(checks, Recorder()).handle)
+def ills() -> Problems:
+    return {"chores": None}
+
+
+def checks(problems: Problems) -> dict[str, Check]:
+    return {name: partial(problems.get, name) for name in problems}
+
+
+@pytest.fixture
+async def client(problems: Problems, ills: Problems) -> AsyncIterator[Client]:
+    health = Health(Recorder(), ready=checks(problems), alive=checks(ills))
+    plain = PlainServer(health.handle)
     sockets = server.listen(("127.0.0.1", 0))
     await plain.start(sockets)
     client = await Client.connect(sockets[0].getsockname()[1], None)
@@ -30,10 +40,23 @@ async def client(problems: Problems) -> AsyncIterator[Client]:
     plain.close()
 
 
-async def test_alive_is_whoever_answers(client: Client, problems: Problems) -> None:
+async def test_who_is_not_ready_is_alive(client: Client, problems: Problems) -> None:
     problems["certificate"] = "is not valid"
 
     assert (await client.ask("GET", "/healthz")).body == b"ok"
+
+
+async def test_what_only_a_restart_mends_is_told_and_takes_no_review_away(
+    client: Client, ills: Problems
+) -> None:
+    ills["chores"] = "ended: cluster"
+
+    response = await client.ask("GET", "/healthz")
+
+    assert response.status == 503
+    assert response.body == b"[-]chores failed: ended: cluster\nhealthz check failed\n"
+    assert (await client.ask("GET", "/healthz/chores")).status == 503
+    assert (await client.ask("GET", "/readyz")).status == 200
 
 
 async def test_ready_is_whoever_passes_all_checks(client: Client) -> None:
@@ -73,7 +96,9 @@ async def test_metrics_are_prometheus_text(client: Client) -> None:
     assert b"# TYPE stationmaster_admission_requests_total counter" in response.body
 
 
-@pytest.mark.parametrize("path", ["/", "/mutate", "/readyz/unknown", "/healthz/x"])
+@pytest.mark.parametrize(
+    "path", ["/", "/mutate", "/readyz/unknown", "/healthz/x", "/healthz/leaving"]
+)
 async def test_there_is_nothing_else(client: Client, path: str) -> None:
     assert (await client.ask("GET", path)).status == 404
 

@@ -236,7 +236,7 @@ async def test_files_of_a_certificate_are_served_as_soon_as_they_are_there(
     assert "certificate taken over" in running.messages()
 
 
-async def test_a_chore_that_ends_is_told(
+async def test_a_chore_that_ends_is_told_and_gets_us_restarted(
     options: ServeOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(_self: object) -> None:
@@ -249,6 +249,8 @@ async def test_a_chore_that_ends_is_told(
         while "event loop error" not in running.messages():  # noqa: ASYNC110  # a log, not an event
             await asyncio.sleep(0.01)
         assert await running.health("/readyz") == 200
+        assert await running.health("/healthz/certificate") == 200
+        assert await running.health("/healthz/chores") == 503
 
     running = await serving(options, story)
 
