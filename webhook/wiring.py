@@ -125,6 +125,10 @@ class Origin(Protocol):
         """Leave."""
 
 
+async def _nothing() -> None:
+    """For a certificate that is nobody else's."""
+
+
 class Trust(NamedTuple):
     """What we serve over TLS, whoever makes the certificate."""
 
@@ -132,6 +136,9 @@ class Trust(NamedTuple):
     problem: Check
     keep_valid: Callable[[], Coroutine[Any, Any, None]]
     """To be run from when the API server can be called until it no longer is."""
+
+    leave: Callable[[], Coroutine[Any, Any, None]] = _nothing
+    """To be run while the last reviews are answered."""
 
     stalled: Check = lambda: None
     """Why only a restart would go on looking after it."""
@@ -225,7 +232,7 @@ class Service:
         try:
             await self._stopping.wait()
             self._logger.info("leaving", seconds=self._drain_seconds)
-            await self._webhook.drain(self._drain_seconds)
+            await asyncio.gather(self._webhook.drain(self._drain_seconds), self._trust.leave())
         finally:
             for chore in chores:
                 chore.cancel()
@@ -300,6 +307,7 @@ def _trust(
             shared.context,
             shared.problem,
             shared.keep_valid,
+            leave=shared.leave,
             stalled=shared.stalled,
         )
     own = Standalone(options.listen[0], recorder=recorder, logger=logger, clock=_now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from tests.deploy import tools
 from tests.deploy.conftest import OVERLAYS, Rendered
 from tests.deploy.tools import CHART, Object
+from webhook.kube.arming import ANNOTATION
 
 HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
 
@@ -50,6 +52,8 @@ def test_helm_finds_nothing_wrong(helm: str) -> None:
         "replicas=0",
         "webhooks.failurePolicy=fail",
         "webhooks.timeoutSeconds=31",
+        "webhooks.failWithReplicas=-1",
+        "webhooks.failWithReplicas=two",
         "webhooks.excludedNamespaces={Team_A}",
         "webhooks.kueueUser=admin' || true || '",
         "certificates=none",
@@ -89,6 +93,27 @@ def test_ignore_is_for_all(helm: str) -> None:
         w["failurePolicy"] for obj in rendered if "webhooks" in obj for w in obj["webhooks"]
     }
     assert policies == {"Ignore"}
+    assert ANNOTATION not in json.dumps(rendered)
+
+
+def test_how_many_replicas_it_takes_to_fail_closed_can_be_said(helm: str) -> None:
+    rendered = tools.templated(helm, "replicas=1", "webhooks.failWithReplicas=1")
+
+    said = [obj["metadata"]["annotations"] for obj in rendered if "webhooks" in obj]
+    assert said == [{ANNOTATION: "1"}, {ANNOTATION: "1"}]
+
+
+@pytest.mark.parametrize(
+    "settings", [("webhooks.failWithReplicas=0",), ("certificates=cert-manager",)]
+)
+def test_where_nothing_is_armed_fail_is_said_from_the_start(
+    helm: str, settings: tuple[str, ...]
+) -> None:
+    rendered = tools.templated(helm, *settings)
+
+    said = [w["failurePolicy"] for obj in rendered if "webhooks" in obj for w in obj["webhooks"]]
+    assert sorted(said) == ["Fail", "Fail", "Ignore", "Ignore"]
+    assert ANNOTATION not in json.dumps(rendered)
 
 
 def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:

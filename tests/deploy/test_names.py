@@ -22,7 +22,15 @@ def test_what_is_installed_is_what_is_looked_after(self_managed: Rendered) -> No
         kind = f"{configuration.kind.capitalize()}WebhookConfiguration"
         assert (kind, configuration.name) in names
     assert ("Service", shared.SERVICE) in names
-    assert allowed == {("secrets", shared.SECRET), ("leases", shared.LEASE)}
+    assert ("Deployment", shared.DEPLOYMENT) in names
+    assert allowed == {
+        ("secrets", shared.SECRET),
+        ("leases", shared.LEASE),
+        ("deployments", shared.DEPLOYMENT),
+    }
+    for obj in self_managed:
+        if "webhooks" in obj:
+            assert shared.WEBHOOK in {webhook["name"] for webhook in obj["webhooks"]}
 
 
 def test_the_name_that_the_api_server_calls_is_on_the_certificate() -> None:

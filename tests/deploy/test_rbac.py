@@ -10,7 +10,10 @@ from webhook.kube.resources import ALWAYS
 CACHES = "the caches list and watch it (webhook/kube/resources.py)"
 CERTIFICATES = "certificates shared by the replicas (webhook/kube/secret.py)"
 LEASE = "who of the replicas writes (webhook/kube/lease.py)"
-BUNDLE = "the caBundle is compared and repaired (webhook/kube/injector.py)"
+BUNDLE = (
+    "the caBundle is compared and repaired (webhook/kube/injector.py), Fail armed and disarmed"
+    " (webhook/kube/arming.py)"
+)
 
 FOR = {
     **{
@@ -45,6 +48,11 @@ NAMED = {
     ("/secrets", "update", "stationmaster-certs"): CERTIFICATES,
     ("coordination.k8s.io/leases", "get", "stationmaster"): LEASE,
     ("coordination.k8s.io/leases", "update", "stationmaster"): LEASE,
+    (
+        "apps/deployments",
+        "get",
+        "stationmaster",
+    ): "how many replicas are Ready decides what fails closed (webhook/kube/arming.py)",
     **{
         (f"admissionregistration.k8s.io/{kind}webhookconfigurations", verb, name): BUNDLE
         for kind, name in (("mutating", "00-stationmaster"), ("validating", "stationmaster"))

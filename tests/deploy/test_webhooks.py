@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.deploy.conftest import One, Rendered
-from tests.deploy.tools import NAMESPACE, Object
+from tests.deploy.tools import NAMESPACE, Object, kustomized
+from webhook.kube.arming import ANNOTATION
+from webhook.kube.shared import WEBHOOK
 
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 SYSTEM = ("kube-system", "kube-public", "kube-node-lease", NAMESPACE)
@@ -22,6 +24,18 @@ def webhooks(rendered: Rendered) -> Iterator[Object]:
     for obj in rendered:
         if obj["kind"] in KINDS:
             yield from obj["webhooks"]
+
+
+def closed(rendered: Rendered) -> list[Object]:
+    """Those that fail closed, from the start or once they are armed."""
+    return [
+        webhook
+        for obj in rendered
+        if obj["kind"] in KINDS
+        for webhook in obj["webhooks"]
+        if webhook["failurePolicy"] == "Fail"
+        or (webhook["name"] == WEBHOOK and ANNOTATION in obj["metadata"].get("annotations", {}))
+    ]
 
 
 def matches(webhook: Object, resource: str, namespace: str, operation: str) -> bool:
@@ -90,13 +104,29 @@ def test_b149_only_what_is_ours_is_matched_and_nothing_by_a_star(manifests: Rend
 
 
 def test_b149_only_new_and_changed_trainjobs_fail_closed(manifests: Rendered) -> None:
-    closed = [each for each in webhooks(manifests) if each["failurePolicy"] == "Fail"]
-
-    assert len(closed) == 2  # one mutates, one validates
-    for webhook in closed:
+    assert len(closed(manifests)) == 2  # one mutates, one validates
+    for webhook in closed(manifests):
         (rule,) = webhook["rules"]
         assert rule["resources"] == ["trainjobs"]
         assert rule["operations"] == ["CREATE", "UPDATE"]
+
+
+def test_nothing_fails_closed_before_two_replicas_can_be_asked(self_managed: Rendered) -> None:
+    """An installation whose image cannot be pulled stops no TrainJob."""
+    assert {each["failurePolicy"] for each in webhooks(self_managed)} == {"Ignore"}
+    for obj in self_managed:
+        if obj["kind"] in KINDS:
+            assert obj["metadata"]["annotations"] == {ANNOTATION: "2"}
+
+
+def test_where_nobody_may_arm_it_fails_closed_from_the_start(kubectl: str) -> None:
+    rendered = kustomized(kubectl, "cert-manager")
+
+    assert [each["name"] for each in webhooks(rendered) if each["failurePolicy"] == "Fail"] == [
+        WEBHOOK,
+        WEBHOOK,
+    ]
+    assert ANNOTATION not in json.dumps(rendered)
 
 
 def test_deletions_are_an_entry_of_their_own_that_fails_open(manifests: Rendered) -> None:
@@ -116,10 +146,9 @@ def test_a_deletion_is_never_patched(manifests: Rendered, one: One) -> None:
 
 
 def test_what_fails_closed_skips_deletions_finalizers_and_controllers(manifests: Rendered) -> None:
-    closed = [each for each in webhooks(manifests) if each["failurePolicy"] == "Fail"]
     conditions = [
         {each["name"]: each["expression"] for each in webhook["matchConditions"]}
-        for webhook in closed
+        for webhook in closed(manifests)
     ]
 
     assert conditions[0] == conditions[1]

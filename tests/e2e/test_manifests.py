@@ -22,22 +22,21 @@ from tests.e2e.controlplane import ControlPlane
 from tests.e2e.controlplane.client import JSON, JSON_PATCH, Object, Response
 from tests.e2e.controlplane.users import ADMIN, KUEUE, STATIONMASTER
 from webhook import logs
+from webhook.kube.arming import Arming, patch
 from webhook.kube.calls import Method
 from webhook.kube.certificates import Keeper
 from webhook.kube.client import ApiError
-from webhook.kube.injector import Configuration, Injector
+from webhook.kube.injector import Injector
 from webhook.kube.lease import Clock, Elector
 from webhook.kube.secret import SecretStore
+from webhook.kube.shared import CONFIGURATIONS, WEBHOOK
 from webhook.kube.tie import Tie
 from webhook.metrics import Recorder
 
 OVERLAY = str(DEPLOY / "kustomize" / "overlays" / "self-managed")
 NAMESPACE = "stationmaster-system"
-CONFIGURATIONS = (
-    Configuration("mutating", "00-stationmaster"),
-    Configuration("validating", "stationmaster"),
-)
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/stationmaster-certs"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/stationmaster"
 JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
 
 
@@ -55,6 +54,9 @@ class Calls:
         kind = JSON_PATCH if method == "PATCH" else JSON
         return _checked(self._client.request(method, path, body, content_type=kind))
 
+    def server_time(self) -> datetime | None:
+        return datetime.now(UTC)
+
 
 def _checked(response: Response) -> Any:
     if response.status >= 400:
@@ -68,12 +70,10 @@ class Replica:
         calls = Calls(plane)
         self.ahead = timedelta()
         self.injector = Injector(calls, CONFIGURATIONS)
+        clock = Clock(now=self.now, monotonic=time.monotonic)
+        logger = logs.build(io.BytesIO())
         self.elector = Elector(
-            calls,
-            namespace=NAMESPACE,
-            name="stationmaster",
-            identity=identity,
-            clock=Clock(now=self.now, monotonic=time.monotonic),
+            calls, namespace=NAMESPACE, name="stationmaster", identity=identity, clock=clock
         )
         self.keeper = Keeper(
             secret=SecretStore(calls, namespace=NAMESPACE, name="stationmaster-certs"),
@@ -82,9 +82,18 @@ class Replica:
             settings=Settings(names=(f"stationmaster.{NAMESPACE}.svc",)),
             front=Front(),
             counter=Recorder(),
-            logger=logs.build(io.BytesIO()),
-            now=self.now,
-            monotonic=time.monotonic,
+            logger=logger,
+            clock=clock,
+            verifier_time=calls.server_time,
+            tie=Tie(calls, CONFIGURATIONS, namespace=NAMESPACE),
+            arming=Arming(
+                calls,
+                webhook=WEBHOOK,
+                deployment=DEPLOYMENT,
+                monotonic=time.monotonic,
+                may_write=self.elector.confirm,
+                logger=logger,
+            ),
         )
 
     def now(self) -> datetime:
@@ -224,6 +233,11 @@ def test_our_outage_stops_new_and_changed_jobs_and_nothing_else(own_plane: Contr
         lambda: admin.request("POST", JOBS, job("held")).status == 201, "nobody to be asked"
     )
     _apply(own_plane)
+    own_plane.settle_webhooks()
+    assert admin.request("POST", JOBS, job("not-armed")).status == 201
+    for configuration in CONFIGURATIONS:
+        obj = admin.request("GET", configuration.path).json()
+        assert _patched(own_plane, ADMIN, configuration.path, patch(obj, WEBHOOK, "Fail")) == 200
     own_plane.wait_for(lambda: admin.request("POST", JOBS, job("probe")).status == 500, "to bite")
 
     def status(*patch: Object, at: str = path, user: str = ADMIN) -> int:

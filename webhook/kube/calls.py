@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from webhook.kube.client import ApiError, Unreachable
@@ -21,6 +22,9 @@ class Calls(Protocol):
 
     async def send(self, method: Method, path: str, body: object) -> Any:
         """Create (POST), replace (PUT) or change by a JSON Patch (PATCH); the object as it is now."""
+
+    def server_time(self) -> datetime | None:
+        """What time it was for the API server when it answered last, if it said so."""
 
 
 async def find(calls: Calls, path: str) -> Mapping[str, Any] | None:

@@ -1,17 +1,18 @@
 """Keeps the certificates: every replica serves what the Secret holds, the Lease's holder looks after it.
 
 ``certs.rotation`` decides; here its actions are carried out, one after the other, until there is
-nothing to do. A round takes a few GETs and is repeated every few seconds whatever watches say, since
-one that says nothing is not one that works; ``wake`` brings the next round forward.
+nothing to do. A round takes a few GETs and is repeated every few seconds. Nothing is watched: to watch
+one Secret takes the right to list them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
+
+from cryptography import x509
 
 from certs import bundle, keypair, rotation, stored
 from certs.rotation import Action, Observed, Publish, Settings, Step, Write
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from certs.keypair import KeyPair
+    from webhook.kube.arming import Arming
     from webhook.kube.injector import Injector, Published
-    from webhook.kube.lease import Elector
+    from webhook.kube.lease import Clock, Elector
     from webhook.kube.secret import Found, SecretStore
     from webhook.kube.tie import Tie
 
 MOST_ACTIONS: Final = 10
 """In one round. A rotation takes six, the wait included."""
 
-STALLED_ROUNDS: Final = 12
+STALLED_SECONDS: Final = 300.0
+"""Without a step done. A step makes six calls at most, of 30 s at most: slow is not stalled."""
 
 
 class Counter(Protocol):
@@ -53,10 +56,10 @@ class Keeper:
         front: keypair.Front,
         counter: Counter,
         logger: FilteringBoundLogger,
-        now: Callable[[], datetime],
-        monotonic: Callable[[], float],
-        tie: Tie | None = None,
-        verifier_time: Callable[[], datetime | None] = lambda: None,
+        clock: Clock,
+        verifier_time: Callable[[], datetime | None],
+        tie: Tie,
+        arming: Arming,
     ) -> None:
         """Serve by ``front``; ``verifier_time`` is the API server's clock, from its last ``Date``."""
         self._secret = secret
@@ -66,14 +69,13 @@ class Keeper:
         self._front = front
         self._counter = counter
         self._logger = logger
-        self._now = now
-        self._monotonic = monotonic
-        self._tie = tie
+        self._clock = clock
         self._verifier_time = verifier_time
+        self._tie = tie
+        self._arming = arming
         self._pair: KeyPair | None = None
         self._problems: tuple[str, ...] = ("nothing has been read yet",)
-        self._looked_at = monotonic()
-        self._woken = asyncio.Event()
+        self._turned_at = clock.monotonic()
 
     # --- what others may ask ------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class Keeper:
         """
         if self._pair is None:
             return "no certificate: " + "; ".join(self._problems)
-        if not self._pair.is_valid(self._now()):
+        if not self._pair.is_valid(self._clock.now()):
             return (
                 f"the certificate is not valid now, but until {self._pair.not_after:%Y-%m-%d %H:%M}"
             )
@@ -97,14 +99,10 @@ class Keeper:
 
     def stalled(self) -> str | None:
         """For liveness: whether the loop has stopped to turn."""
-        age = self._monotonic() - self._looked_at
-        if age < STALLED_ROUNDS * self._settings.check.total_seconds():
+        age = self._clock.monotonic() - self._turned_at
+        if age < STALLED_SECONDS:
             return None
         return f"nobody has looked after the certificates for {age:.0f} s"
-
-    def wake(self) -> None:
-        """Something was seen to change: look now."""
-        self._woken.set()
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -112,30 +110,50 @@ class Keeper:
         """Look again and again, until cancelled."""
         while True:
             await self.look()
-            try:
-                async with asyncio.timeout(self._settings.check.total_seconds()):
-                    await self._woken.wait()
-            except TimeoutError:
-                pass
-            self._woken.clear()
+            await self._clock.sleep(self._settings.check.total_seconds())
 
     async def look(self) -> None:
         """One round."""
-        self._looked_at = self._monotonic()
         problems: list[str] = []
         try:
             if self._elector.is_holder:
                 problems += await self._look_after()
-                problems += await self._tie.look() if self._tie else ()
+            self._turn()
             problems += self._serve((await self._secret.read()).data)
+            if self._elector.is_holder:
+                problems += await self._arming.look(await self._injector.read(), self._trusts)
+                self._turn()
+                problems += await self._tie.look()
         except Failure as error:
             problems.append(str(error) or type(error).__name__)
+        self._turn()
+        if self._elector.last_problem:
+            problems.append(f"lease: {self._elector.last_problem}")
         self._report(tuple(dict.fromkeys(problems)))
+
+    def _turn(self) -> None:
+        """Something is done."""
+        self._turned_at = self._clock.monotonic()
+
+    async def leave(self) -> None:
+        """On the way out: fail closed no longer where nobody is left to answer."""
+        if self._elector.is_holder:
+            published = await self._injector.read()
+            await self._arming.look(published, self._trusts, leaving=True)
+
+    def _trusts(self, trusted: bytes) -> bool:
+        """Whether whoever trusts this bundle takes what we serve."""
+        if self._pair is None or self.unready():
+            return False
+        leaf = x509.load_pem_x509_certificate(self._pair.certificate)
+        authorities = bundle.valid(bundle.parse(trusted).authorities, self._clock.now())
+        return bundle.issuer_of(leaf, authorities) is not None
 
     async def _look_after(self) -> list[str]:
         """What the holder does."""
         problems: list[str] = []
         for _ in range(MOST_ACTIONS):
+            self._turn()
             published = await self._injector.read()
             found = await self._secret.read()  # after the configurations: see certs.injection
             step = self._decide(published, found)
@@ -153,7 +171,7 @@ class Keeper:
             published=published.bundles,
             verifier_time=self._verifier_time(),
         )
-        return rotation.decide(observed, self._now(), self._settings)
+        return rotation.decide(observed, self._clock.now(), self._settings)
 
     async def _carry_out(
         self, action: Action, published: Published, found: Found
@@ -174,7 +192,7 @@ class Keeper:
 
     def _serve(self, data: dict[str, bytes] | None) -> list[str]:
         """Take over what the Secret holds; else go on with the last good pair."""
-        pair, problem = rotation.serving(data, self._now())
+        pair, problem = rotation.serving(data, self._clock.now())
         if pair is None:
             return [problem or "no certificate"]
         if pair != self._pair:
@@ -185,7 +203,9 @@ class Keeper:
             self._pair = pair
             self._counter.certificate("leaf", pair.not_after)
             self._logger.info("certificate taken over", notAfter=pair.not_after.isoformat())
-        authorities = bundle.valid(bundle.parse((data or {})[stored.CA]).authorities, self._now())
+        authorities = bundle.valid(
+            bundle.parse((data or {})[stored.CA]).authorities, self._clock.now()
+        )
         if authorities:
             # Old ones are dropped when nothing needs them, so their end is no alarm.
             newest = max(each.not_valid_after_utc for each in authorities)

@@ -12,6 +12,8 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
@@ -153,6 +155,7 @@ class Client:
         self._logged_in_at = 0.0
         self.sent_credentials: bool | None = None
         """Whether the last request that left carried a token, as seen on its way out; None before one did."""
+        self._date = ""
 
     @property
     def host(self) -> str:
@@ -200,6 +203,14 @@ class Client:
         """Write and decode the object as it is now; a PATCH is a JSON Patch. Raises ApiError or Unreachable."""
         data = orjson.dumps(body)
         return await self._decoded(_Request(method, path, _within(CALL_SECONDS), {}, body=data))
+
+    def server_time(self) -> datetime | None:
+        """What time it was for the API server when it answered last, if it said so."""
+        try:
+            said = parsedate_to_datetime(self._date)
+        except ValueError:
+            return None
+        return said.replace(tzinfo=UTC) if said.tzinfo is None else said
 
     async def _decoded(self, request: _Request) -> Any:
         try:
@@ -250,7 +261,7 @@ class Client:
         token = await _token(configuration)
         if token:
             headers["Authorization"] = token
-        return await session.request(
+        response = await session.request(
             request.method,
             f"{configuration.host.rstrip('/')}{request.path}",
             params=dict(request.query),
@@ -262,6 +273,8 @@ class Client:
             proxy=configuration.proxy or None,
             proxy_headers=configuration.proxy_headers or None,
         )
+        self._date = response.headers.get("Date", "")
+        return response
 
     def _configured(self) -> Configuration:
         if self._configuration is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from certs.keypair import Front
 from certs.rotation import Settings
+from webhook.kube.arming import Arming
 from webhook.kube.certificates import Keeper
 from webhook.kube.injector import Configuration, Injector
 from webhook.kube.lease import Clock, Elector
@@ -28,7 +30,12 @@ CONFIGURATIONS: Final = (
     Configuration("validating", "stationmaster"),
 )
 
-GOODBYE_SECONDS: Final = 1.0
+DEPLOYMENT: Final = "stationmaster"
+WEBHOOK: Final = "trainjobs.stationmaster.dev"
+"""The entry of both configurations that fails closed."""
+
+GOODBYE_SECONDS: Final = 2.0
+"""For the few calls on the way out, each of which takes milliseconds where it works."""
 
 
 def names_of(namespace: str) -> tuple[str, ...]:
@@ -64,19 +71,23 @@ class Shared:
             front=front,
             counter=recorder,
             logger=logger,
-            now=clock.now,
-            monotonic=clock.monotonic,
+            clock=clock,
+            verifier_time=calls.server_time,
             tie=Tie(calls, CONFIGURATIONS, namespace=namespace),
+            arming=Arming(
+                calls,
+                webhook=WEBHOOK,
+                deployment=f"/apis/apps/v1/namespaces/{namespace}/deployments/{DEPLOYMENT}",
+                monotonic=clock.monotonic,
+                may_write=self._elector.confirm,
+                logger=logger,
+            ),
         )
 
     @property
     def is_holder(self) -> bool:
         """Whether this replica does what only one may do."""
         return self._elector.is_holder
-
-    def wake(self) -> None:
-        """The Secret or a configuration was seen to change: look now."""
-        self._keeper.wake()
 
     def problem(self) -> str | None:
         """For readiness: why nothing can be served."""
@@ -95,5 +106,13 @@ class Shared:
                 loops.create_task(self._elector.run())
                 loops.create_task(self._keeper.run())
         finally:
+            await self.leave()  # once more: we may have been counted among the Ready still
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await self._elector.release()
+
+    async def leave(self) -> None:
+        """Say good-bye while reviews are still answered, so that nothing fails closed for lack of us."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_SECONDS):
-                await self._elector.release()
+                await self._keeper.leave()

@@ -24,6 +24,7 @@ class FakeCalls:
         self.objects: dict[str, Object] = {}
         self.calls: list[tuple[str, str]] = []
         self.before: Hook = lambda _method, _path: None
+        self.date: datetime | None = None
         self._version = 0
 
     @property
@@ -63,6 +64,9 @@ class FakeCalls:
                     raise ApiError(422, "Invalid", "the server rejected our request") from error
         await asyncio.sleep(0)
         return deepcopy(self.objects[path])
+
+    def server_time(self) -> datetime | None:
+        return self.date
 
     def _called(self, method: str, path: str) -> None:
         self.calls.append((method, path))

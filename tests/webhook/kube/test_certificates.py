@@ -6,7 +6,7 @@ import asyncio
 import io
 import ssl
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tests.certs.handshake import Seen, client_context, shake
 from tests.webhook.fakes import LIMIT
 from tests.webhook.kube.fake_calls import FakeCalls, FakeClock
 from webhook import logs
+from webhook.kube.arming import ANNOTATION, Arming
 from webhook.kube.certificates import Keeper
 from webhook.kube.client import ApiError, Unreachable
 from webhook.kube.injector import Configuration, Injector
@@ -27,6 +28,7 @@ from webhook.kube.tie import Tie
 
 HOST = "stationmaster.ns.svc"
 SECRET = "/api/v1/namespaces/ns/secrets/certs"
+DEPLOYMENT = "/apis/apps/v1/namespaces/ns/deployments/stationmaster"
 CONFIGURATIONS = (
     Configuration("mutating", "00-stationmaster"),
     Configuration("validating", "stationmaster"),
@@ -42,17 +44,33 @@ class Ends:
         self.seen[which] = not_after
 
 
+class Holder(Elector):
+    """Renews its Lease meanwhile, as the loop beside the round does."""
+
+    @property
+    def is_holder(self) -> bool:
+        return True
+
+    async def confirm(self) -> bool:
+        lease: object = await self._calls.get(self._path)
+        return lease is not None
+
+
 class Replica:
-    def __init__(self, api: FakeCalls, time: FakeClock, identity: str) -> None:
+    def __init__(
+        self,
+        api: FakeCalls,
+        time: FakeClock,
+        identity: str,
+        elector: type[Elector] = Elector,
+    ) -> None:
         self.front = Front()
         self.ends = Ends()
         self.log = io.BytesIO()
-        self.elector = Elector(
-            api,
-            namespace="ns",
-            name="stationmaster",
-            identity=identity,
-            clock=Clock(now=time.now, monotonic=time.monotonic, sleep=time.sleep),
+        clock = Clock(now=time.now, monotonic=time.monotonic, sleep=time.sleep)
+        logger = logs.build(self.log)
+        self.elector = elector(
+            api, namespace="ns", name="stationmaster", identity=identity, clock=clock
         )
         self.keeper = Keeper(
             secret=SecretStore(api, namespace="ns", name="certs"),
@@ -61,10 +79,18 @@ class Replica:
             settings=Settings(names=(HOST,)),
             front=self.front,
             counter=self.ends,
-            logger=logs.build(self.log),
-            now=time.now,
-            monotonic=time.monotonic,
+            logger=logger,
+            clock=clock,
+            verifier_time=api.server_time,
             tie=Tie(api, CONFIGURATIONS, namespace="ns"),
+            arming=Arming(
+                api,
+                webhook="a.x",
+                deployment=DEPLOYMENT,
+                monotonic=clock.monotonic,
+                may_write=self.elector.confirm,
+                logger=logger,
+            ),
         )
 
     async def turn(self) -> None:
@@ -253,7 +279,7 @@ async def test_a_configuration_that_cannot_be_read_delays_the_rotation_and_nothi
 
     assert api.objects[SECRET]["data"][stored.LEAF] != leaf
     assert any("no RBAC" in problem for problem in first.keeper.problems)
-    assert len(api.calls) < 40
+    assert len(api.calls) < 60
 
 
 async def test_the_api_server_gone_is_no_reason_to_become_unready(
@@ -269,7 +295,7 @@ async def test_the_api_server_gone_is_no_reason_to_become_unready(
     await first.turn()
 
     assert first.keeper.unready() is None
-    assert first.keeper.problems == ("connection refused",)
+    assert first.keeper.problems == ("connection refused", "lease: connection refused")
     time.pass_by(30 * DAY)
     assert "is not valid now" in (first.keeper.unready() or "")
 
@@ -277,24 +303,124 @@ async def test_the_api_server_gone_is_no_reason_to_become_unready(
 async def test_b133_a_loop_that_has_stopped_shows(time: FakeClock, first: Replica) -> None:
     await first.turn()
     assert first.keeper.stalled() is None
-    time.pass_by(121)
+    time.pass_by(300)
 
-    assert first.keeper.stalled() == "nobody has looked after the certificates for 121 s"
+    assert first.keeper.stalled() == "nobody has looked after the certificates for 300 s"
 
 
-async def test_who_is_woken_looks_at_once(api: FakeCalls, first: Replica) -> None:
-    await first.elector.attempt()
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_api_server_that_is_slow_or_down_gets_nobody_restarted(
+    api: FakeCalls, time: FakeClock, *, fails: bool
+) -> None:
+    """Each call takes as long as the client waits for it, in the longest round that there is."""
+    replica = Replica(api, time, "a", Holder)
+    stalled: list[str | None] = []
+
+    def hold(_method: str, path: str) -> None:
+        time.pass_by(30)
+        stalled.append(replica.keeper.stalled())
+        if fails and "configurations" not in path:
+            raise Unreachable("no answer in time")
+
+    await replica.turn()
+    del api.objects[SECRET]
+    api.before = hold
+    await replica.keeper.look()
+
+    assert len(stalled) >= (3 if fails else 20)
+    assert set(stalled) == {None}
+
+
+async def test_it_looks_again_and_again(api: FakeCalls, time: FakeClock) -> None:
+    replica = Replica(api, time, "a", Holder)
+    await replica.elector.attempt()
     async with asyncio.timeout(LIMIT):
-        task = asyncio.create_task(first.keeper.run())
-        while first.keeper.unready():  # noqa: ASYNC110  # a round of calls that never wait
+        task = asyncio.create_task(replica.keeper.run())
+        while replica.keeper.unready():  # noqa: ASYNC110  # a round of calls that never wait
             await asyncio.sleep(0)
         api.put(CONFIGURATIONS[0].path, configuration(CONFIGURATIONS[0].name))
-        first.keeper.wake()
         while b"" in await trusted(api):  # noqa: ASYNC110  # the same
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_nothing_is_made_while_our_clock_and_the_api_servers_disagree(
+    api: FakeCalls, time: FakeClock, first: Replica
+) -> None:
+    api.date = time.now() - timedelta(hours=3)
+
+    await first.turn()
+
+    assert SECRET not in api.objects
+    assert "no certificate is made until they agree" in first.keeper.problems[0]
+
+
+async def test_a_lease_that_cannot_be_had_is_told(api: FakeCalls, first: Replica) -> None:
+    def fail(_method: str, path: str) -> None:
+        if "/leases" in path:
+            raise ApiError(403, "Forbidden", "no RBAC")
+
+    api.before = fail
+    await first.turn()
+
+    assert "lease: 403 Forbidden: no RBAC" in first.keeper.problems
+
+
+# --- when it fails closed -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(api: FakeCalls) -> None:
+    """By two; Fail is wanted, and not there yet."""
+    for each in CONFIGURATIONS:
+        obj = configuration(each.name)
+        obj["metadata"]["annotations"] = {ANNOTATION: "2"}
+        obj["webhooks"][0]["failurePolicy"] = "Ignore"
+        api.put(each.path, obj)
+    api.put(DEPLOYMENT, {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
+
+
+@pytest.mark.usefixtures("served")
+async def test_fail_is_armed_in_the_round_that_makes_the_bundle_trust_what_is_served(
+    api: FakeCalls, first: Replica
+) -> None:
+    when_armed: list[bool] = []
+
+    def watch(method: str, path: str) -> None:
+        if (method, path) == ("GET", DEPLOYMENT):
+            bundles = [
+                each["clientConfig"].get("caBundle")
+                for one in CONFIGURATIONS
+                for each in api.objects[one.path]["webhooks"]
+            ]
+            when_armed.append(all(bundles))
+
+    api.before = watch
+    await first.turn()
+
+    assert when_armed == [True]
+    assert policies(api) == ["Fail", "Fail"]
+    await check_good(api, first)
+
+
+@pytest.mark.usefixtures("served")
+async def test_on_the_way_out_the_holder_disarms_and_any_other_does_not(
+    api: FakeCalls, first: Replica, second: Replica
+) -> None:
+    await first.turn()
+    await second.turn()
+    api.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {}})
+
+    await second.keeper.leave()  # it holds no Lease
+    assert policies(api) == ["Fail", "Fail"]
+    await first.keeper.leave()
+    assert policies(api) == ["Ignore", "Ignore"]
+
+
+def policies(api: FakeCalls) -> list[str]:
+    return [api.objects[each.path]["webhooks"][0]["failurePolicy"] for each in CONFIGURATIONS]
 
 
 async def test_before_there_is_a_pair_handshakes_fail(first: Replica, api: FakeCalls) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 
 from plugins.framework.errors import ConfigError
@@ -18,9 +20,6 @@ from tests.webhook.kube.conftest import Time
 from webhook.kube import client as kube
 from webhook.kube.calls import Calls, Method
 from webhook.kube.client import ApiError, Client, Login, Unreachable
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 SECRET = "s3cr3t"
 
@@ -338,6 +337,33 @@ async def test_a_write_whose_token_has_ended_is_sent_again_with_its_body(
         ("Bearer 1", {"b": 1}),
         ("Bearer 2", {"b": 1}),
     ]
+
+
+DATES = {
+    "none": ("", None),
+    "a date": ("Tue, 01 Dec 2026 10:00:00 GMT", datetime(2026, 12, 1, 10, tzinfo=UTC)),
+    "one without a zone, which is UTC": (
+        "Tue, 01 Dec 2026 10:00:00 -0000",
+        datetime(2026, 12, 1, 10, tzinfo=UTC),
+    ),
+    "nonsense": ("yesterday", None),
+}
+
+
+@pytest.mark.parametrize(("said", "wanted"), DATES.values(), ids=DATES)
+async def test_the_api_servers_time_is_that_of_its_last_answer(
+    server: ApiServer, client: Client, said: str, wanted: datetime | None
+) -> None:
+    assert client.server_time() is None
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0)
+        return web.json_response({}, headers={"Date": said})
+
+    server.get_trick = answer
+    await client.get("/a")
+
+    assert client.server_time() == wanted
 
 
 async def test_a_write_that_reaches_nobody_is_an_error(connected: Any) -> None:

@@ -24,8 +24,10 @@ from tests.webhook.kube.fake_calls import FakeCalls
 from webhook import wiring
 from webhook.config import ServeOptions
 from webhook.kube import client as kube
+from webhook.kube.arming import ANNOTATION
 from webhook.kube.client import ApiError
-from webhook.kube.shared import CONFIGURATIONS
+from webhook.kube.shared import CONFIGURATIONS, WEBHOOK, Shared
+from webhook.server import Server
 from webhook.wiring import Service
 
 
@@ -129,7 +131,8 @@ async def test_a_kubeconfig_that_cannot_be_used_ends_the_start(options: ServeOpt
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/stationmaster"
 SECRETS = "/api/v1/namespaces/ns/secrets"
-OURS = (LEASE.rpartition("/")[0], SECRETS, "/apis/admissionregistration.k8s.io/")
+DEPLOYMENT = "/apis/apps/v1/namespaces/ns/deployments/stationmaster"
+OURS = (LEASE.rpartition("/")[0], SECRETS, DEPLOYMENT, "/apis/admissionregistration.k8s.io/")
 
 
 @pytest.fixture
@@ -155,8 +158,14 @@ def ours(server: ApiServer, around: ServeOptions) -> FakeCalls:
     assert around.in_cluster
     fake = FakeCalls()
     for each in CONFIGURATIONS:
-        webhook = {"name": "a.x", "clientConfig": {"service": {"name": "s"}}}
-        fake.put(each.path, {"metadata": {"name": each.name}, "webhooks": [webhook]})
+        webhook = {
+            "name": WEBHOOK,
+            "clientConfig": {"service": {"name": "s"}},
+            "failurePolicy": "Ignore",
+        }
+        metadata = {"name": each.name, "annotations": {ANNOTATION: "2"}}
+        fake.put(each.path, {"metadata": metadata, "webhooks": [webhook]})
+    fake.put(DEPLOYMENT, {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if not request.path.startswith(OURS):
@@ -200,6 +209,50 @@ async def test_in_a_cluster_it_shares_the_certificate_before_anything_is_read(
     for value in ours.objects[f"{SECRETS}/stationmaster-certs"]["data"].values():
         assert value.encode() not in log
     assert b"PRIVATE" not in log
+
+
+async def test_in_a_cluster_what_fails_closed_no_longer_does_when_the_last_one_leaves(
+    around: ServeOptions, ours: FakeCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reviews are answered until then: here the drain goes on for as long."""
+    real_drain = Server.drain
+
+    async def drain(self: Server, seconds: float) -> None:
+        while policies() != ["Ignore", "Ignore"]:  # noqa: ASYNC110  # only the objects tell
+            await asyncio.sleep(0.01)
+        await real_drain(self, seconds)
+
+    def policies() -> list[str]:
+        return [ours.objects[each.path]["webhooks"][0]["failurePolicy"] for each in CONFIGURATIONS]
+
+    async def story(service: Service) -> None:
+        async with asyncio.timeout(LIMIT):
+            while policies() != ["Fail", "Fail"]:  # noqa: ASYNC110  # only the objects tell
+                await asyncio.sleep(0.01)
+        assert (await ask(service, "/healthz?verbose"))[1] == (
+            "[+]certificate ok\n[+]chores ok\nhealthz check passed\n"
+        )
+        monkeypatch.setattr(Server, "drain", drain)
+        ours.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {"readyReplicas": 2}})
+
+    await serving(around, story)
+
+    assert policies() == ["Ignore", "Ignore"]
+    assert ours.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_in_a_cluster_a_chore_that_has_stopped_shows_in_healthz(
+    around: ServeOptions, ours: FakeCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ours.objects
+    monkeypatch.setattr(Shared, "stalled", lambda _self: "nobody has looked")
+
+    async def story(service: Service) -> None:
+        status, text = await ask(service, "/healthz")
+        assert status == 503
+        assert "[-]certificate failed: nobody has looked" in text
+
+    await serving(around, story)
 
 
 @pytest.mark.parametrize("variable", ["POD_NAMESPACE", "POD_NAME"])

@@ -46,9 +46,27 @@ service:
   expression: "request.userInfo.username != '{{ .Values.webhooks.kueueUser }}'"
 {{- end }}
 
-{{- define "stationmaster.injection" -}}
+{{/* Whether Stationmaster itself says Fail, as replicas come and go: something, or nothing for no. */}}
+{{- define "stationmaster.isArmed" -}}
+{{- with .Values.webhooks }}
+{{- if and (eq $.Values.certificates "self-managed") (eq .failurePolicy "Fail") (gt (int .failWithReplicas) 0) -}}
+true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* To begin with, of the entries for new and changed TrainJobs. */}}
+{{- define "stationmaster.failurePolicy" -}}
+{{- if include "stationmaster.isArmed" . -}} Ignore {{- else -}} {{ .Values.webhooks.failurePolicy }} {{- end }}
+{{- end }}
+
+{{/* Of the webhook configurations. */}}
+{{- define "stationmaster.annotations" -}}
 {{- if eq .Values.certificates "cert-manager" }}
 annotations:
   cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/stationmaster-serving
+{{- else if include "stationmaster.isArmed" . }}
+annotations:
+  stationmaster.dev/fail-with-replicas: {{ .Values.webhooks.failWithReplicas | int | quote }}
 {{- end }}
 {{- end }}
