@@ -7,6 +7,7 @@
     users.py         tokens and kubeconfigs, under the names of a real cluster
     process.py       Component: started, paused, killed, started again; guard.py leaves no orphans
     client.py        a small client of the API server
+    network.py       Services that lead to processes
     manifests.py     upstream's manifests, adapted to controllers beside the cluster
     waiting.py       deadlines around everything that others do in their own time
     plane.py         ControlPlane: all of it together

@@ -68,6 +68,7 @@ class ControlPlane:
         programs: Programs | None = None,
         extra_users: Sequence[User] = (),
         apiserver_flags: Sequence[str] = (),
+        apiserver_environ: Mapping[str, str] | None = None,
         durable: bool = False,
     ) -> None:
         """Prepare the folder, which holds certificates, logs and etcd's data.
@@ -80,6 +81,7 @@ class ControlPlane:
         self.authority = certificates.Authority.new("stationmaster e2e")
         self.components: dict[str, Component] = {}
         self._apiserver_flags = tuple(apiserver_flags)
+        self._apiserver_environ = apiserver_environ
         self._durable = durable
         self._stack = ExitStack()
         self._clients: dict[str, Client] = {}
@@ -231,7 +233,12 @@ class ControlPlane:
             f"--audit-log-path={self.audit_log}",
             *self._apiserver_flags,
         ]
-        return self.add("kube-apiserver", command, ready=self._apiserver_ready)
+        return self.add(
+            "kube-apiserver",
+            command,
+            ready=self._apiserver_ready,
+            environ=self._apiserver_environ,
+        )
 
     def _add_controller_manager(self) -> Component:
         port = free_port()
