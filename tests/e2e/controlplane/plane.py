@@ -78,7 +78,7 @@ class ControlPlane:
         self.folder = folder
         self.programs = programs or Programs()
         self.users = {**users.standard_users(), **{user.alias: user for user in extra_users}}
-        self.authority = certificates.Authority.new("stationmaster e2e")
+        self.authority = certificates.Authority()
         self.components: dict[str, Component] = {}
         self._apiserver_flags = tuple(apiserver_flags)
         self._apiserver_environ = apiserver_environ
@@ -208,9 +208,9 @@ class ControlPlane:
         return self.add("etcd", command, ready=lambda: self._says_ok(f"{self._etcd_url}/health"))
 
     def _add_apiserver(self) -> Component:
-        certificate, key = self.authority.issue(
-            "kube-apiserver", ("127.0.0.1", "localhost", "kubernetes.default.svc")
-        ).write(self.folder / "apiserver")
+        certificate, key = self.authority.write(
+            self.folder / "apiserver", (*certificates.LOOPBACK, "kubernetes.default.svc")
+        )
         command = [
             str(self.programs.path("kube-apiserver")),
             f"--etcd-servers={self._etcd_url}",
@@ -401,7 +401,7 @@ class ControlPlane:
     ) -> Component:
         name = f"{module}-controller-manager"
         home = self.folder / "tmp" / module
-        self.authority.issue(name).write(self._certificates_of(module))
+        self.authority.write(self._certificates_of(module))
         file = home / "config.json"
         file.write_text(json.dumps(config))
         command = [
