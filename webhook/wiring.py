@@ -232,7 +232,9 @@ class Service:
         try:
             await self._stopping.wait()
             self._logger.info("leaving", seconds=self._drain_seconds)
-            await asyncio.gather(self._webhook.drain(self._drain_seconds), self._trust.leave())
+            farewell = asyncio.create_task(self._trust.leave())
+            await self._webhook.drain(self._drain_seconds)
+            await asyncio.wait([farewell])
         finally:
             for chore in chores:
                 chore.cancel()

@@ -111,6 +111,22 @@ def test_a_replica_that_goes_leaves_fail_behind_and_the_last_one_takes_it_along(
     assert load.unseen > 0
 
 
+def test_replicas_that_crash_leave_fail_behind_and_nothing_passes_unseen(armed: Deployed) -> None:
+    for each in armed.replicas.values():
+        each.component.kill()
+    with Load(armed.plane) as load:
+        load.wait_for_more()
+        assert load.reviewed == 0
+        for each in armed.replicas.values():
+            each.component.start()
+        refused = len(load.refused)
+        armed.plane.wait_for(lambda: load.reviewed > 0, "the first review")
+
+    assert refused > 0
+    assert load.unseen == 0
+    assert armed.policies() == ["Fail", "Fail"]
+
+
 def test_a_rolling_restart_refuses_nobody_and_leaves_fail_alone(armed: Deployed) -> None:
     before = set(armed.replicas)
     with Load(armed.plane) as load:

@@ -139,7 +139,7 @@ class Keeper:
         """On the way out: fail closed no longer where nobody is left to answer."""
         if self._elector.is_holder:
             published = await self._injector.read()
-            await self._arming.look(published, self._trusts, leaving=True)
+            self._report(await self._arming.look(published, self._trusts, leaving=True))
 
     def _trusts(self, trusted: bytes) -> bool:
         """Whether whoever trusts this bundle takes what we serve."""

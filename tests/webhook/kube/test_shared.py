@@ -70,6 +70,24 @@ async def test_it_installs_serves_and_leaves_the_lease_to_the_next(
     assert api.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
+async def test_an_api_server_that_does_not_answer_holds_up_nobodys_end(
+    api: FakeCalls, shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhook.kube.shared.GOODBYE_SECONDS", 0.01)
+    task = asyncio.create_task(shared.keep_valid())
+    async with asyncio.timeout(LIMIT):
+        while shared.problem():  # noqa: ASYNC110  # a round of calls that never wait
+            await asyncio.sleep(0)
+
+        async def hang(_path: str) -> object:
+            return await asyncio.Event().wait()
+
+        monkeypatch.setattr(api, "get", hang)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 async def test_loops_that_have_stopped_show(shared: Shared, time: FakeClock) -> None:
     assert shared.stalled() is None
     time.pass_by(61)
