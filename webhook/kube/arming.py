@@ -13,6 +13,7 @@ Who does so each time is not fought: after a few times within an hour it stays a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 ANNOTATION: Final = "stationmaster.dev/fail-with-replicas"
 """Of a webhook configuration: how many Ready replicas it takes to fail closed. Without it nothing is armed or
 disarmed: the manifests' policy stays."""
+
+NUMBER: Final = re.compile(r"[1-9][0-9]{0,5}")
 
 UNSERVED_SECONDS: Final = 60.0
 """For how long no replica is Ready before that counts: all may be restarted at once, and be back in seconds."""
@@ -92,7 +95,7 @@ def decide(observed: Observed) -> Decision:
     """What should be done about one entry."""
     if observed.enough is None:
         return Decision()
-    if not observed.enough.isdecimal() or int(observed.enough) < 1:
+    if not NUMBER.fullmatch(observed.enough):
         return Decision(
             problem=f"annotation {ANNOTATION}: must be a number of replicas from 1 on:"
             f" {observed.enough!r}"

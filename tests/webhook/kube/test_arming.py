@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.webhook.kube.fake_calls import FakeCalls, FakeClock
 from webhook import logs
@@ -102,7 +104,7 @@ def test_it_is(observed: Observed, policy: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-@pytest.mark.parametrize("said", ["", "0", "-1", "two", "1.5", " 2"])
+@pytest.mark.parametrize("said", ["", "0", "-1", "two", "1.5", " 2", "2\n", "\u0662", "9" * 5000])
 def test_a_number_that_cannot_be_meant_is_told_and_nothing_done(policy: str, said: str) -> None:
     decision = decide(replace(OPEN, policy=policy, enough=said, replicas=replicas(0, wanted=0)))
 
@@ -374,3 +376,61 @@ async def test_the_log_says_who_was_armed_and_why(world: World) -> None:
     first = world.log.getvalue().splitlines()[0]
     assert b'"webhook":"mutating/00-stationmaster/jobs.x"' in first
     assert b'"policy":"Fail","why":"2 replicas are Ready"' in first
+
+
+# --- any order ------------------------------------------------------------------------------------
+
+READY = st.integers(min_value=0, max_value=3)
+STEP = st.one_of(
+    st.tuples(st.just("scale"), READY),
+    st.tuples(st.just("ready"), READY),
+    st.tuples(st.just("time"), st.sampled_from([10, 59, 60, 600, 3600])),
+    st.tuples(st.just("apply"), st.none()),
+    st.tuples(st.just("trust"), st.booleans()),
+    st.tuples(st.just("leave"), st.none()),
+)
+
+
+@given(st.lists(STEP, max_size=40))
+def test_whatever_happens_it_fails_closed_only_where_somebody_answers(
+    steps: list[tuple[str, Any]],
+) -> None:
+    asyncio.run(tell(steps))
+
+
+async def tell(steps: list[tuple[str, Any]]) -> None:
+    world = World()
+    wanted = ready = 2
+    armed_at: list[float] = []
+    for what, value in steps:
+        was_armed, leaving = world.policies() == ARMED, what == "leave"
+        match what:
+            case "scale":
+                wanted = value
+            case "ready":
+                ready = value
+            case "time":
+                world.clock.pass_by(value)
+            case "apply":
+                world.apply()
+                was_armed = False
+            case "trust":
+                world.trusted = b"ours" if value else b""
+        world.scale(wanted, ready)
+        now = world.clock.seconds
+
+        await world.look(leaving=leaving)
+
+        is_armed = world.policies() == ARMED
+        assert is_armed or world.policies() == DISARMED
+        if is_armed:
+            assert wanted
+            assert ready or not leaving
+            assert ready or was_armed  # for a minute at most, which the holder sees: see above
+        if is_armed and not was_armed:
+            assert ready >= 2
+            assert world.trusted
+            armed_at.append(now)
+        if was_armed and not is_armed:
+            assert not wanted or not ready
+        assert len([each for each in armed_at if now - each < ARMINGS_SECONDS]) <= MOST_ARMINGS
