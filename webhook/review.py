@@ -34,7 +34,6 @@ KIND: Final = "AdmissionReview"
 
 MOST_WARNINGS: Final = 4096
 """Characters of all warnings that the API server passes on; past it, it cuts and drops (webhook-server A.2)."""
-LONGEST_WARNING: Final = 256
 MOST_CAUSES: Final = 100
 """Causes in one answer. A manifest with more mistakes is read from the top anyway."""
 
@@ -420,7 +419,7 @@ def fit_warnings(warnings: Sequence[str]) -> list[str]:
     # Some may be the same once they are cut, and the API server drops such.
     texts = list(dict.fromkeys(_cut(warning) for warning in warnings))
     out: list[str] = []
-    left = MOST_WARNINGS - LONGEST_WARNING
+    left = MOST_WARNINGS - field.LONGEST_WARNING
     for i, text in enumerate(texts):
         if len(text) > left:
             out.append(f"{len(texts) - i} more warnings were left out")
@@ -432,7 +431,7 @@ def fit_warnings(warnings: Sequence[str]) -> list[str]:
 
 def _cut(warning: str) -> str:
     text = field.escape(warning)
-    return text if len(text) <= LONGEST_WARNING else f"{text[: LONGEST_WARNING - 3]}..."
+    return text if len(text) <= field.LONGEST_WARNING else f"{text[: field.LONGEST_WARNING - 3]}..."
 
 
 def with_object(request: AdmissionRequest, raw: dict[str, Any]) -> AdmissionRequest:

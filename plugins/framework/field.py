@@ -19,6 +19,8 @@ LONGEST_VALUE: Final = 256
 """Characters of a user's value that a message quotes; the rest is cut. A refusal stays readable in a
 terminal, and a 1 MiB argument does not come back as a 1 MiB message."""
 
+LONGEST_WARNING: Final = 256
+"""Characters of a warning that the API server passes on (apiserver, ``warning.AddWarning``)."""
 
 LONGEST_DETAIL: Final = 2048
 """Characters of what a message says beside the value."""

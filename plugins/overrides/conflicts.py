@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.framework import values
+from plugins.framework import field, values
 
 if TYPE_CHECKING:
     from plugins.overrides.contents import Target
+
+LONGEST_NAME: Final = 35
+LONGEST_FIELD: Final = 84
+"""Three names of owners, one of a job, the field and 30 characters of ours fit a warning."""
 
 _WHOLE: Final = (
     "serviceAccountName",
@@ -30,8 +34,25 @@ def between(targets: list[Target]) -> Iterator[str]:
                 and before[0] != target.owner
                 and not values.same(before[1], value)
             ):
-                yield f"{before[0]} and {target.owner} both set {name} of job {target.job}: {target.owner} wins"
+                yield _said(before[0], target.owner, name, target.job)
             set_by[target.job, name] = (target.owner, value)
+
+
+def _said(loser: str, winner: str, name: str, job: str) -> str:
+    """The warning, short enough to come whole: cut at its end, it would lose the field."""
+    loser, winner, name, job = map(field.escape, (loser, winner, name, job))
+    text = f"{loser} and {winner} both set {name} of job {job}: {winner} wins"
+    if len(text) <= field.LONGEST_WARNING:
+        return text
+    loser, winner, job = _cut(loser), _cut(winner), _cut(job)
+    name = _cut(name, most=LONGEST_FIELD)
+    return f"{loser} and {winner} both set {name} of job {job}: {winner} wins"
+
+
+def _cut(text: str, *, most: int = LONGEST_NAME) -> str:
+    """A name without its middle: prefixes tell who it is, and ends which one."""
+    kept = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:kept]}...{text[-kept:]}"
 
 
 def _settings(target: Target) -> Iterator[tuple[str, Any]]:

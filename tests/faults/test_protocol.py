@@ -13,6 +13,7 @@ from tests.reviews.desk import (
     GARBAGE_COLLECTOR,
     ONE_WARNING,
     PHASES,
+    WHOLE_BUDGET,
     Desk,
     create,
     delete,
@@ -101,18 +102,20 @@ def test_b107_a_dry_run_is_answered_as_the_real_one_and_leaves_nothing() -> None
 
 
 def test_b108_more_warnings_than_fit_are_counted() -> None:
-    """Each is cut to 256 characters, all of them to 4,096, and the last says how many are missing."""
+    """Each has at most 256 characters, all of them 4,096, and the last says how many are missing."""
     long = "m" * 80
     job = tj(rt_torch())
     for i in range(11):
-        # Each manager disagrees with the one before it in four keys, in more than 300 characters.
+        # Each manager disagrees with the one before it in four keys.
         selector = {key: str(i) for key in "abcd"}
         job = p(job, f"{i:02}.example/{long}", "node", {"nodeSelector": selector})
     reply = Desk.of(rt_torch()).mutate(create(job.obj))
     *shown, last = reply.warnings
-    assert {len(w) for w in shown} == {ONE_WARNING}
-    assert len(shown) == 15
-    assert last == "25 more warnings were left out"
+    assert {len(w) for w in shown} == {154}, (
+        "long names are shortened, so that the key is still there"
+    )
+    assert len(shown) == (WHOLE_BUDGET - ONE_WARNING) // 154
+    assert last == f"{40 - len(shown)} more warnings were left out"
 
 
 def test_b108_what_refuses_is_not_cut() -> None:

@@ -65,6 +65,25 @@ CASES = {
         job=JOB.pod_template_override("node", pod={"serviceAccountName": "a"}),
         warns=(),
     ),
+    "of names that are too long the ends stay, and the field is said whatever they are": Case(
+        job=JOB.patch(
+            f"a.{'x' * 240}/first", job_patch("node", pod={"nodeSelector": {"zone": "1"}})
+        ).patch(f"b.{'x' * 240}/second", job_patch("node", pod={"nodeSelector": {"zone": "2"}})),
+        warns=(
+            "a.xxxxxxxxxxxxxx...xxxxxxxxxx/first and b.xxxxxxxxxxxxxx...xxxxxxxxx/second"
+            " both set nodeSelector[zone] of job node: b.xxxxxxxxxxxxxx...xxxxxxxxx/second wins",
+        ),
+    ),
+    "of a field that is too long its place and its end stay": Case(
+        job=two(
+            {"nodeSelector": {f"example.com/{'k' * 300}-zone": "1"}},
+            {"nodeSelector": {f"example.com/{'k' * 300}-zone": "2"}},
+        ),
+        warns=(
+            "both set nodeSelector[example.com/kkkkkkkkkkkkkkk...",
+            "kkk-zone] of job node: b.io/m wins",
+        ),
+    ),
     "2.1 entries are named by their place": Case(
         line="2.1",
         job=JOB.pod_template_override(
