@@ -169,8 +169,9 @@ class Reviewer:
         ):
             return Result()
         ctx = self._context(request, deadline)
-        if phase == "mutate" and not shape_of(ctx.line.name, kind)(raw):
-            # Before the validating call the API server has checked the schema; before this one it has not.
+        if not shape_of(ctx.line.name, kind)(raw):
+            # Before the mutating call nobody has checked the schema. Before the validating one the API server
+            # has, but what we spend on an object, long lists for one, must not depend on who calls.
             misshapen = _misshapen(ctx, kind, raw)
             if misshapen is not None:
                 return misshapen

@@ -249,11 +249,14 @@ CROWDS: dict[str, Callable[[], Json]] = {
 """Lists of ten thousand; what stands before the name in the path is left out."""
 
 
+@pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("place", CROWDS)
-def test_lists_past_their_bounds_are_refused_before_they_cost_time(torch: Desk, place: str) -> None:
+def test_lists_past_their_bounds_are_refused_before_they_cost_time(
+    torch: Desk, place: str, phase: Phase
+) -> None:
     obj = CROWDS[place]()
     torch.mutate(a_job(numNodes="x"))  # whatever is loaded once is loaded now
-    reply = ask("mutate", create(obj), torch)
+    reply = ask(phase, create(obj), torch)
     [(path, reason)] = reply.causes
     assert path.endswith(place)
     assert reason == "FieldValueTooMany"
