@@ -89,22 +89,12 @@ class Rendered:
     members: int = 0
     resources: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def ok(self) -> bool:
-        """Whether ``admit`` would let it in and the controller could build it."""
-        return not self.findings.errors
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
     """Who decided what about one document."""
 
-    kind: str
-    namespace: str
-    name: str
-    allowed: bool
-    findings: Findings
-    changes: list[Change]
+    outcome: Outcome
     layers: list[Layer]
 
 
@@ -165,7 +155,7 @@ class Offline:
             errors=list(outcome.findings.errors), warnings=list(outcome.findings.warnings)
         )
         ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
-        info = self._resolved(ctx, raw, findings)
+        info = self._resolved(ctx, raw)
         objects = self._built(ctx, info, findings) if info is not None else []
         if info is None or not objects:
             return Rendered(
@@ -180,24 +170,13 @@ class Offline:
         raw = outcome.after
         if outcome.kind == names.TRAIN_JOB and raw is not None:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
-            info = self._resolved(ctx, raw, Findings(), trace=True)
+            info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(
-            kind=outcome.kind,
-            namespace=outcome.namespace,
-            name=outcome.name,
-            allowed=outcome.allowed,
-            findings=outcome.findings,
-            changes=outcome.changes,
-            layers=layers,
-        )
+        return Explained(outcome=outcome, layers=layers)
 
-    def _resolved(
-        self, ctx: Context, raw: dict[str, Any], findings: Findings, *, trace: bool = False
-    ) -> Info | None:
+    def _resolved(self, ctx: Context, raw: dict[str, Any], *, trace: bool = False) -> Info | None:
         if not review.shape_of(ctx.line.name, names.TRAIN_JOB)(raw):
             return None
-        del findings
         return self._pipeline.resolve(ctx, raw, trace=trace)
 
     def _built(self, ctx: Context, info: Info, findings: Findings) -> list[dict[str, Any]]:
@@ -248,7 +227,7 @@ class Offline:
         if not review.shape_of(line.name, kind)(first.obj):
             findings.error(*first.errors)
             return _outcome(request, before, Result(findings=findings))
-        mutated = asyncio.run(self._judge("mutate", request, line))
+        mutated = self._judge("mutate", request)
         if (
             not mutated.patch
         ):  # where a plugin failed, the object is left half done, and no patch is sent
@@ -259,13 +238,11 @@ class Offline:
         _add_news(findings, mutated.findings)
         result = Result(findings=findings, patch=mutated.patch, changes=mutated.changes)
         if mutated.allowed and result.allowed:
-            validated = asyncio.run(self._judge("validate", request, line))
-            _add_news(findings, validated.findings)
+            _add_news(findings, self._judge("validate", request).findings)
         return _outcome(request, before, result)
 
-    async def _judge(self, phase: review.Phase, request: AdmissionRequest, line: Line) -> Result:
-        del line
-        return (await self._reviewer.judge(phase, request)).result
+    def _judge(self, phase: review.Phase, request: AdmissionRequest) -> Result:
+        return asyncio.run(self._reviewer.judge(phase, request)).result
 
     # AdmissionReviews
 
@@ -278,8 +255,7 @@ class Offline:
         verdict = asyncio.run(self._reviewer.judge("mutate", request))
         result = verdict.result
         if result.allowed and not verdict.error:
-            validated = asyncio.run(self._reviewer.judge("validate", request))
-            _add_news(result.findings, validated.result.findings)
+            _add_news(result.findings, self._judge("validate", request).findings)
         return _outcome(request, before, result)
 
 

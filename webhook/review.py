@@ -87,8 +87,6 @@ class Answer:
     dry_run: bool
     warnings: int
     findings: int
-    operations: int = 0
-    """Operations in the patch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -332,7 +330,6 @@ def encode(verdict: Verdict) -> Answer:
         dry_run=request.dry_run,
         warnings=len(result.findings.warnings),
         findings=len(result.findings.errors),
-        operations=len(result.patch),
     )
 
 

@@ -290,7 +290,7 @@ def kinds(objects: list[Json]) -> list[tuple[str, str]]:
 
 def test_the_controllers_objects_in_the_order_in_which_it_applies_them() -> None:
     rendered = Folder.of(RUNTIME.coscheduling()).render(JOB.trainer())
-    assert rendered.ok
+    assert not rendered.findings.errors
     assert kinds(rendered.objects) == [
         ("ConfigMap", "test-job-runtime-snapshot"),
         ("PodGroup", "test-job"),
@@ -320,7 +320,6 @@ def test_as_given_or_as_admission_leaves_it() -> None:
 
 def test_a_refused_job_is_rendered_with_its_findings() -> None:
     rendered = Folder.of(RUNTIME).render(JOB.nodes(2).env("PET_NNODES", "9"))
-    assert not rendered.ok
     assert texts(rendered.findings.errors)[0].startswith("spec.trainer.env[0].name: Forbidden")
     assert env(rendered)["PET_NNODES"] == "9", "what the Trainer would build: the user's value wins"
 
@@ -399,15 +398,15 @@ def test_what_admission_writes_changes_nothing_that_is_built(runtime: MakeRuntim
 
 def test_who_changed_what_and_what_was_there() -> None:
     explained = Folder.of(RUNTIME).explain(JOB.trainer(image="i"))
-    assert explained.allowed
-    rows = {c.pointer: (c.by, c.before, c.after) for c in explained.changes}
+    assert explained.outcome.allowed
+    rows = {c.pointer: (c.by, c.before, c.after) for c in explained.outcome.changes}
     assert rows["/spec/trainer/numNodes"] == ("RuntimeDefaults", ABSENT, 2)
     assert rows["/metadata/annotations/stationmaster.dev~1podgroup-totals"][0] == "PodGroupTotals"
 
 
 def test_a_refused_job_is_explained_too() -> None:
     explained = Folder.of(RUNTIME).explain(JOB.nodes(2).env("PET_NNODES", "9"))
-    assert not explained.allowed
+    assert not explained.outcome.allowed
     assert explained.layers
 
 
@@ -422,7 +421,7 @@ def test_an_update_is_explained_against_the_old_object() -> None:
     assert stored is not None
     again = JOB.resources({"cpu": "2000m"})
     explained = folder.explain(again, stored)
-    [change] = [c for c in explained.changes if c.pointer == "/spec/trainer"]
+    [change] = [c for c in explained.outcome.changes if c.pointer == "/spec/trainer"]
     assert (change.by, change.after) == ("KeepOldForm", stored["spec"]["trainer"])
 
 

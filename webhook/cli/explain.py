@@ -63,8 +63,8 @@ def command(
     documents = read_ours(filename, TRAIN_JOBS, report)
     results = []
     for document, explained in report.judge(documents, lambda d: engine.explain(d, None)):
-        report.findings(explained.findings, document)
-        if not explained.allowed:
+        report.findings(explained.outcome.findings, document)
+        if not explained.outcome.allowed:
             report.raise_to(REFUSED)
         results.append((document, explained))
     _write(results, output, as_list=len(documents) > 1)
@@ -84,7 +84,8 @@ def _tables(document: Document, explained: Explained) -> str:
         return "-" if value is ABSENT else show(value)
 
     changes = [
-        (_path(row.path), row.by, cell(row.before), cell(row.after)) for row in explained.changes
+        (_path(row.path), row.by, cell(row.before), cell(row.after))
+        for row in explained.outcome.changes
     ]
     layers = [(row.path, show(row.value), f"{row.layer} {row.by}") for row in explained.layers]
     return "\n".join(
@@ -99,8 +100,8 @@ def _tables(document: Document, explained: Explained) -> str:
 def _as_json(document: Document, explained: Explained) -> dict[str, Any]:
     return {
         "object": subject_of(document),
-        "allowed": explained.allowed,
-        "changes": [_change(row) for row in explained.changes],
+        "allowed": explained.outcome.allowed,
+        "changes": [_change(row) for row in explained.outcome.changes],
         "layers": [
             {"path": row.path, "value": row.value, "layer": row.layer, "by": row.by}
             for row in explained.layers

@@ -71,9 +71,7 @@ class Layer:
 
 @dataclass(kw_only=True)
 class Explained:
-    allowed: bool = True
-    findings: Findings = field(default_factory=Findings)
-    changes: list[Change] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
     layers: list[Layer] = field(default_factory=list)
 
 

@@ -5,15 +5,19 @@ import json
 from plugins.framework.draft import ABSENT
 from plugins.framework.field import Findings, required
 from tests.webhook.cli.conftest import Run, job, review
-from tests.webhook.cli.fakes import Change, Engine, Explained, Layer
+from tests.webhook.cli.fakes import Change, Engine, Explained, Layer, Outcome
 
 EXPLAIN = ("explain", "-f", "-", "--from", "cluster")
 EXPLAINED = Explained(
-    changes=[
-        Change(path=("spec", "trainer", "numNodes"), by="RuntimeDefaults", before=ABSENT, after=2),
-        Change(path=("metadata", "labels", "a.b/c"), by="Queue", before="x", after="y"),
-        Change(path=("spec", "list", 0, "name"), by="Queue", before=None, after=ABSENT),
-    ],
+    outcome=Outcome(
+        changes=[
+            Change(
+                path=("spec", "trainer", "numNodes"), by="RuntimeDefaults", before=ABSENT, after=2
+            ),
+            Change(path=("metadata", "labels", "a.b/c"), by="Queue", before="x", after="y"),
+            Change(path=("spec", "list", 0, "name"), by="Queue", before=None, after=ABSENT),
+        ]
+    ),
     layers=[
         Layer(path="node.spec.containers[node].image", value="x:1", layer="runtime", by="base")
     ],
@@ -58,7 +62,8 @@ def test_json_is_for_programs(run: Run, engine: Engine) -> None:
 
 
 def test_refused_jobs_are_explained_too(run: Run, engine: Engine) -> None:
-    refused = Explained(allowed=False, findings=Findings([required("spec.runtimeRef")]))
+    findings = Findings([required("spec.runtimeRef")])
+    refused = Explained(outcome=Outcome(allowed=False, findings=findings))
     engine.on_explain = lambda _d: refused
     ran = run(*EXPLAIN, "-o", "yaml", stdin=job() + "---\n" + review("b"))
     assert ran.code == 1
