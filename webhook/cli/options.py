@@ -24,20 +24,21 @@ filename = click.option(
     required=True,
     help="YAML or JSON, of one or more documents or a List; - reads standard input.",
 )
-directory = click.option(
-    "--from",
-    "directory",
-    metavar="DIR",
-    type=PATH,
-    required=True,
-    help="The cluster: a folder of YAML with runtimes, namespaces, LimitRanges, RuntimeClasses.",
-)
-profile = click.option(
-    "--profile",
-    metavar="FILE",
-    type=PATH,
-    help="Which plugins run, in which order, with which arguments.",
-)
+
+
+def path(*names: str, what: str = "FILE", about: str, required: bool = False) -> Callable[[_F], _F]:
+    """An option that names a FILE or a DIR."""
+    return click.option(*names, metavar=what, type=PATH, help=about, required=required)
+
+
+def folder(*, required: bool) -> Callable[[_F], _F]:
+    """``--from``: the server has other ways to find its cluster."""
+    about = "The cluster: a folder of YAML with runtimes, namespaces, LimitRanges, RuntimeClasses."
+    return path("--from", "directory", what="DIR", about=about, required=required)
+
+
+directory = folder(required=True)
+profile = path("--profile", about="Which plugins run, in which order, with which arguments.")
 trainer_version = click.option(
     "--trainer-version",
     type=click.Choice(LINES),

@@ -24,18 +24,9 @@ if TYPE_CHECKING:
         "Choose the plugins": "serve --from cluster/ --profile profile.yaml",
     },
 )
-@click.option(
-    "--from",
-    "directory",
-    metavar="DIR",
-    type=options.PATH,
-    help="The cluster: a folder of YAML with runtimes, namespaces, LimitRanges, RuntimeClasses.",
-)
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=options.PATH,
-    help="The cluster that this kubeconfig names, followed by list and watch.",
+@options.folder(required=False)
+@options.path(
+    "--kubeconfig", about="The cluster that this kubeconfig names, followed by list and watch."
 )
 @click.option(
     "--context", metavar="NAME", help="The context of the kubeconfig; else its current one."
@@ -75,17 +66,15 @@ if TYPE_CHECKING:
 )
 @options.profile
 @options.trainer_version
-@click.option(
+@options.path(
     "--cert-dir",
-    metavar="DIR",
-    type=options.PATH,
-    help="Where to leave the CA certificate; without it, a folder of this user for running programs.",
+    what="DIR",
+    about="Where to leave the CA certificate; without it, a folder of this user for running programs.",
 )
-@click.option(
+@options.path(
     "--cert-files",
-    metavar="DIR",
-    type=options.PATH,
-    help="Serve tls.crt and tls.key of this folder, and follow them: somebody else renews them.",
+    what="DIR",
+    about="Serve tls.crt and tls.key of this folder, and follow them: somebody else renews them.",
 )
 @click.option(
     "--log-format",
