@@ -4,11 +4,9 @@ import asyncio
 import io
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -17,11 +15,12 @@ from benchmarks.review import create_review
 from certs import authority
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
-from tests.webhook.fakes import LIMIT, Client, review
+from tests.webhook.fakes import Client, review
+from tests.webhook.running import Running, serving
 from webhook import certfiles, logs, wiring
 from webhook.config import ServeOptions
 from webhook.metrics import Recorder
-from webhook.wiring import Hints, Service
+from webhook.wiring import Hints
 
 RUNTIME = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -49,31 +48,6 @@ spec:
 """
 
 
-@dataclass
-class Running:
-    service: Service
-    log: io.BytesIO
-
-    async def connect(self) -> Client:
-        assert self.service.ca_file is not None
-        return await Client.connect(
-            self.service.port, client_context(self.service.ca_file.read_bytes())
-        )
-
-    async def health(self, path: str) -> int:
-        client = await Client.connect(self.service.health_port, None)
-        status = (await client.ask("GET", path)).status
-        client.close()
-        return status
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [orjson.loads(line) for line in self.log.getvalue().splitlines()]
-
-    def messages(self) -> list[str]:
-        return [line["msg"] for line in self.lines]
-
-
 @pytest.fixture
 def options(tmp_path: Path) -> ServeOptions:
     folder = tmp_path / "cluster"
@@ -87,25 +61,6 @@ def options(tmp_path: Path) -> ServeOptions:
         drain_seconds=0.0,
         poll_seconds=0.02,
     )
-
-
-async def serving(options: ServeOptions, story: Callable[[Running], Awaitable[None]]) -> Running:
-    """Serve while ``story`` is told, and leave; what was written remains."""
-    log = io.BytesIO()
-    begun: asyncio.Future[Service] = asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(LIMIT):
-        task = asyncio.create_task(wiring.serve(options, log, started=begun.set_result))
-        task.add_done_callback(lambda _: begun.done() or begun.cancel())
-        await asyncio.wait([begun])
-        if begun.cancelled():
-            await task
-        running = Running(begun.result(), log)
-        try:
-            await story(running)
-        finally:
-            running.service.stop(0.0)
-            await task
-    return running
 
 
 def write(options: ServeOptions, name: str, text: str) -> None:

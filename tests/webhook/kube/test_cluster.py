@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,17 +16,16 @@ from aiohttp import web
 from certs import authority
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
-from tests.webhook.fakes import LIMIT, Client
+from tests.webhook.fakes import LIMIT
 from tests.webhook.kube.apiserver import ApiServer, status
 from tests.webhook.kube.fake_calls import FakeCalls
-from webhook import wiring
+from tests.webhook.running import Running, serving
 from webhook.config import ServeOptions
 from webhook.kube import client as kube
 from webhook.kube.arming import ANNOTATION
 from webhook.kube.client import ApiError
 from webhook.kube.shared import CONFIGURATIONS, WEBHOOK, Shared
 from webhook.server import Server
-from webhook.wiring import Service
 
 
 @pytest.fixture
@@ -50,49 +47,18 @@ def options(server: ApiServer, tmp_path: Path) -> ServeOptions:
     )
 
 
-async def serving(options: ServeOptions, story: Callable[[Service], Awaitable[None]]) -> bytes:
-    log = io.BytesIO()
-    begun: asyncio.Future[Service] = asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(LIMIT):
-        task = asyncio.create_task(wiring.serve(options, log, started=begun.set_result))
-        task.add_done_callback(lambda _: begun.done() or begun.cancel())
-        await asyncio.wait([begun])
-        if begun.cancelled():
-            await task
-        service = begun.result()
-        try:
-            await story(service)
-        finally:
-            service.stop(0.0)
-            await task
-    return log.getvalue()
-
-
-async def ask(service: Service, path: str) -> tuple[int, str]:
-    client = await Client.connect(service.health_port, None)
-    answer = await client.ask("GET", path)
-    client.close()
-    return answer.status, answer.body.decode()
-
-
-async def until(service: Service, path: str, said: str) -> None:
-    async with asyncio.timeout(LIMIT):
-        while said not in (await ask(service, path))[1]:  # noqa: ASYNC110  # only the answer tells
-            await asyncio.sleep(0.01)
-
-
 async def test_it_becomes_ready_and_says_what_it_follows(
     server: ApiServer, options: ServeOptions
 ) -> None:
-    async def story(service: Service) -> None:
-        await until(service, "/readyz/caches", "ok")
-        status, text = await ask(service, "/metrics")
+    async def story(running: Running) -> None:
+        await running.until("/readyz/caches", "ok")
+        status, text = await running.ask("/metrics")
         assert status == 200
         assert 'stationmaster_cache_synced{kind="Namespace"} 1.0' in text
         watched = 'stationmaster_cache_cut_off_seconds{kind="TrainingRuntime"} 0.0'
-        await until(service, "/metrics", watched)  # the watch begins after the list has been read
+        await running.until("/metrics", watched)  # the watch begins after the list has been read
 
-    log = await serving(options, story)
+    log = (await serving(options, story)).log.getvalue()
 
     assert orjson.loads(log.splitlines()[0])["cluster"] == server.url
     assert b"s3cr3t" not in log
@@ -106,12 +72,12 @@ async def test_while_the_api_server_does_not_answer_it_lives_and_is_not_ready(
     text = options.kubeconfig.read_text()
     options.kubeconfig.write_text(text.replace(server.url, "http://127.0.0.1:1"))
 
-    async def story(service: Service) -> None:
-        await until(service, "/readyz", "cannot connect")
-        assert (await ask(service, "/healthz"))[0] == 200
-        assert (await ask(service, "/readyz"))[0] == 503
+    async def story(running: Running) -> None:
+        await running.until("/readyz", "cannot connect")
+        assert (await running.ask("/healthz"))[0] == 200
+        assert (await running.ask("/readyz"))[0] == 503
 
-    log = await serving(options, story)
+    log = (await serving(options, story)).log.getvalue()
 
     lines = [orjson.loads(line) for line in log.splitlines()]
     told = [line["kind"] for line in lines if line["msg"] == "cannot follow"]
@@ -119,7 +85,7 @@ async def test_while_the_api_server_does_not_answer_it_lives_and_is_not_ready(
 
 
 async def test_a_kubeconfig_that_cannot_be_used_ends_the_start(options: ServeOptions) -> None:
-    async def nothing(_service: Service) -> None:
+    async def nothing(_running: Running) -> None:
         raise AssertionError
 
     assert options.kubeconfig is not None
@@ -190,18 +156,18 @@ def ours(server: ApiServer, around: ServeOptions) -> FakeCalls:
 async def test_in_a_cluster_it_shares_the_certificate_before_anything_is_read(
     around: ServeOptions, ours: FakeCalls
 ) -> None:
-    async def story(service: Service) -> None:
-        await until(service, "/readyz/certificate", "ok")
-        assert (await ask(service, "/readyz/caches"))[0] == 503
+    async def story(running: Running) -> None:
+        await running.until("/readyz/certificate", "ok")
+        assert (await running.ask("/readyz/caches"))[0] == 503
         entry = ours.objects[CONFIGURATIONS[0].path]["webhooks"][0]["clientConfig"]
         tls = client_context(base64.b64decode(entry["caBundle"]))
         _reader, writer = await asyncio.open_connection(
-            "127.0.0.1", service.port, ssl=tls, server_hostname="stationmaster.ns.svc"
+            "127.0.0.1", running.service.port, ssl=tls, server_hostname="stationmaster.ns.svc"
         )
         writer.close()
         assert ours.objects[LEASE]["spec"]["holderIdentity"].startswith("pod-1_")
 
-    log = await serving(around, story)
+    log = (await serving(around, story)).log.getvalue()
 
     # Given back on the way out, which takes a client that is still open.
     assert ours.objects[LEASE]["spec"]["holderIdentity"] == ""
@@ -225,11 +191,11 @@ async def test_in_a_cluster_what_fails_closed_no_longer_does_when_the_last_one_l
     def policies() -> list[str]:
         return [ours.objects[each.path]["webhooks"][0]["failurePolicy"] for each in CONFIGURATIONS]
 
-    async def story(service: Service) -> None:
+    async def story(running: Running) -> None:
         async with asyncio.timeout(LIMIT):
             while policies() != ["Fail", "Fail"]:  # noqa: ASYNC110  # only the objects tell
                 await asyncio.sleep(0.01)
-        assert (await ask(service, "/healthz?verbose"))[1] == (
+        assert (await running.ask("/healthz?verbose"))[1] == (
             "[+]certificate ok\n[+]chores ok\nhealthz check passed\n"
         )
         monkeypatch.setattr(Server, "drain", drain)
@@ -247,8 +213,8 @@ async def test_in_a_cluster_a_chore_that_has_stopped_shows_in_healthz(
     assert ours.objects
     monkeypatch.setattr(Shared, "stalled", lambda _self: "nobody has looked")
 
-    async def story(service: Service) -> None:
-        status, text = await ask(service, "/healthz")
+    async def story(running: Running) -> None:
+        status, text = await running.ask("/healthz")
         assert status == 503
         assert "[-]certificate failed: nobody has looked" in text
 
@@ -265,7 +231,7 @@ async def test_a_pod_that_does_not_know_itself_is_told_what_to_set(
     else:
         monkeypatch.setenv(variable, value)
 
-    async def nothing(_service: Service) -> None:
+    async def nothing(_running: Running) -> None:
         raise AssertionError
 
     with pytest.raises(ConfigError, match=f"set the environment variable {variable} "):
@@ -282,9 +248,9 @@ async def test_in_a_cluster_files_of_a_certificate_need_no_writes(
     (tmp_path / "tls.crt").write_bytes(pair.certificate)
     (tmp_path / "tls.key").write_bytes(pair.key)
 
-    async def story(service: Service) -> None:
-        await until(service, "/readyz/certificate", "ok")
-        await until(service, "/readyz/caches", "not yet read")
+    async def story(running: Running) -> None:
+        await running.until("/readyz/certificate", "ok")
+        await running.until("/readyz/caches", "not yet read")
 
     await serving(replace(around, cert_files=tmp_path), story)
 
