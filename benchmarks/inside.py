@@ -10,7 +10,8 @@ from typing import Final
 
 from benchmarks import review
 from webhook import files, offline
-from webhook.review import build
+from webhook.assembly import build_pipeline
+from webhook.review import Reviewer
 
 BATCH: Final = 200
 
@@ -24,7 +25,7 @@ def main() -> None:
 async def measure(cluster: Path, batches: int) -> None:
     """Decide the pair again and again."""
     snapshot = offline.snapshot_of(files.read_tree(cluster))
-    reviewer = build(lambda: snapshot, profile=None, line=None, clock=time.monotonic)
+    reviewer = Reviewer(build_pipeline(None), lambda: snapshot, line=None, clock=time.monotonic)
     first = review.create_review("mnist", review.runtime_name(0))
     deadline = time.monotonic() + 3600
     answer = await reviewer.mutate(first, deadline=deadline)

@@ -10,7 +10,6 @@ import base64
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import orjson
@@ -21,9 +20,8 @@ from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterError
 from plugins.framework.field import FieldError, Findings
-from plugins.framework.pipeline import Pipeline, Recorder, Result
+from plugins.framework.pipeline import Pipeline, Result
 from plugins.framework.runtime import CompiledRuntime
-from webhook.assembly import build_pipeline
 
 if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
@@ -435,20 +433,3 @@ def _cut(warning: str) -> str:
 def with_object(request: AdmissionRequest, raw: dict[str, Any]) -> AdmissionRequest:
     """The same request about the object as it is after the mutating call."""
     return replace(request, object=raw)
-
-
-def build(
-    source: Callable[[], Snapshot],
-    *,
-    profile: Path | None,
-    line: str | None,
-    clock: Callable[[], float],
-    recorder: Recorder | None = None,
-) -> Reviewer:
-    """A Reviewer over snapshots from ``source``. Raises ConfigError where the profile cannot be used."""
-    return Reviewer(
-        build_pipeline(profile, recorder),
-        source,
-        line=lines.LINES[line] if line else None,
-        clock=clock,
-    )
