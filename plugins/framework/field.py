@@ -110,6 +110,15 @@ def pointer(steps: Iterable[str | int]) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
+def path_of(steps: Iterable[str | int]) -> Path:
+    """Plain keys and indexes as a path, with what can be no field's name in brackets: ``metadata.labels[app/x]``."""
+    return Path(*(step if _is_plain(step) else Key(str(step)) for step in steps))
+
+
+def _is_plain(step: str | int) -> bool:
+    return type(step) is int or (type(step) is str and step.isascii() and step.isalnum())
+
+
 class ErrorType(Enum):
     """Kubernetes' cause types; the value is ``(reason of the cause, text in the message)``."""
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plugins.framework.draft import ABSENT
-from plugins.framework.field import Key, show
-from plugins.framework.field import Path as FieldPath
+from plugins.framework.field import path_of, show
 from webhook.cli import options
 from webhook.cli import output as out
 from webhook.cli.command import Examples
@@ -18,7 +17,6 @@ from webhook.cli.tables import table
 from webhook.files import read_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from plugins.framework.draft import Change
@@ -84,7 +82,7 @@ def _tables(document: Document, explained: Explained) -> str:
         return "-" if value is ABSENT else show(value)
 
     changes = [
-        (_path(row.path), row.by, cell(row.before), cell(row.after))
+        (str(path_of(row.path)), row.by, cell(row.before), cell(row.after))
         for row in explained.outcome.changes
     ]
     layers = [(row.path, show(row.value), f"{row.layer} {row.by}") for row in explained.layers]
@@ -111,18 +109,9 @@ def _as_json(document: Document, explained: Explained) -> dict[str, Any]:
 
 def _change(row: Change) -> dict[str, Any]:
     """A change; what was not there before, or is not after, has no key."""
-    change: dict[str, Any] = {"path": _path(row.path), "by": row.by}
+    change: dict[str, Any] = {"path": str(path_of(row.path)), "by": row.by}
     if row.before is not ABSENT:
         change["before"] = row.before
     if row.after is not ABSENT:
         change["after"] = row.after
     return change
-
-
-def _path(steps: Sequence[str | int]) -> str:
-    """Steps as Kubernetes prints paths: ``spec.trainer.env[0].name``, ``metadata.labels[app/x]``."""
-    return str(FieldPath(*(step if _is_plain(step) else Key(str(step)) for step in steps)))
-
-
-def _is_plain(step: str | int) -> bool:
-    return isinstance(step, int) or (step.isascii() and step.isalnum())
