@@ -29,6 +29,9 @@ class ServeOptions:
     context: str | None = None
     """Which context of the kubeconfig; without it, its current one."""
 
+    namespace: str = "stationmaster-system"
+    """Ours: where the ConfigMap is that switches the mode."""
+
     stale_seconds: float = 60.0
     """How long we may be cut off from the API server before answers say so."""
 

@@ -30,6 +30,9 @@ LONGEST: Final = 256
 """Characters of a name that a line quotes. Names are shorter than this, but a review is not yet
 validated when it is logged."""
 
+QUIET: Final = frozenset({"allowed", "off"})
+"""Decisions that are written at debug only."""
+
 Event: TypeAlias = MutableMapping[str, Any]
 Clock: TypeAlias = Callable[[], datetime]
 
@@ -60,7 +63,7 @@ def build(
 class DecisionLog:
     """Writes the one line that a review leaves behind.
 
-    Refusals, patches and errors always; a plain "allowed" only at debug, since most reviews of a busy
+    Refusals, patches and errors always, and what would be one; a plain "allowed" only at debug, since most reviews of a busy
     cluster are updates by controllers that change nothing of ours.
     """
 
@@ -71,7 +74,7 @@ class DecisionLog:
 
     def write(self, webhook: str, answer: Answer, seconds: float) -> None:
         """Tell who asked for what, what the answer was and how long it took."""
-        if answer.decision == "allowed" and not self._is_verbose:
+        if answer.decision in QUIET and not self._is_verbose:
             return
         namespace, name = answer.namespace[:LONGEST], answer.name[:LONGEST]
         _WRITERS[answer.decision](
@@ -98,6 +101,9 @@ _WRITERS: Final[dict[str, Callable[..., None]]] = {
     "patched": lambda logger, event, **fields: logger.info(event, **fields),
     "denied": lambda logger, event, **fields: logger.info(event, **fields),
     "error": lambda logger, event, **fields: logger.error(event, **fields),
+    "would_be_patched": lambda logger, event, **fields: logger.info(event, **fields),
+    "would_be_denied": lambda logger, event, **fields: logger.info(event, **fields),
+    "off": lambda logger, event, **fields: logger.debug(event, **fields),
 }
 
 

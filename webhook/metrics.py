@@ -16,11 +16,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, exposition
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from webhook.mode import MODES, RIGHT
+
 if TYPE_CHECKING:
     from datetime import datetime
 
     from prometheus_client.metrics_core import Metric
 
+    from webhook.mode import Mode
     from webhook.review import Answer
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_LATEST
@@ -133,6 +136,15 @@ class Recorder:
             ["result"],
             registry=registry,
         )
+        self._mode = Gauge(
+            "stationmaster_mode", "1 for the mode that is on.", ["mode"], registry=registry
+        )
+        self._mode_not_understood = Gauge(
+            "stationmaster_mode_not_understood",
+            "1 while the switch says what is no mode, and stays as it was.",
+            ["read", "right"],
+            registry=registry,
+        )
         self._info = Gauge("stationmaster_build_info", "Always 1.", ["version"], registry=registry)
 
     def answered(self, webhook: str, answer: Answer, seconds: float) -> None:
@@ -168,6 +180,14 @@ class Recorder:
     def load_failed(self) -> None:
         """Count a read of the folder that left us with the last good one."""
         self._loads.labels("failed").inc()
+
+    def mode(self, mode: Mode, *, not_understood: str = "") -> None:
+        """Say which mode is on, and what was read instead of one: a series until it is mended."""
+        for each in MODES:
+            self._mode.labels(each).set(each == mode)
+        self._mode_not_understood.clear()
+        if not_understood:
+            self._mode_not_understood.labels(not_understood, RIGHT).set(1)
 
     def version(self, version: str) -> None:
         """Say which version runs."""

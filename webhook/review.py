@@ -22,6 +22,7 @@ from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterE
 from plugins.framework.field import FieldError, Findings
 from plugins.framework.pipeline import Pipeline, Result
 from plugins.framework.runtime import CompiledRuntime
+from webhook.mode import Fixed, Mode, Position, would
 
 if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
@@ -41,8 +42,12 @@ _RESOURCES: Final = {
     "clustertrainingruntimes": names.CLUSTER_TRAINING_RUNTIME,
 }
 
-Decision = Literal["allowed", "patched", "denied", "error"]
+Decision = Literal[
+    "allowed", "patched", "denied", "error", "would_be_patched", "would_be_denied", "off"
+]
 Phase = Literal["mutate", "validate"]
+
+ENFORCING: Final = Fixed()
 
 
 class NotNow(StationmasterError):
@@ -97,21 +102,32 @@ class Verdict:
     """Why we could not judge; the request is allowed with a warning that says so."""
     not_now: NotNow | None = None
     """Why we cannot judge at this moment; the request is refused for this moment."""
+    mode: Mode = "enforce"
+    """What of all this is done; ``result`` is what would be."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the object is refused where we enforce."""
+        return self.not_now is not None or not self.result.allowed
 
     @property
     def decision(self) -> Decision:
         """The one word for the log."""
+        if self.mode == "off":
+            return "off"
         if self.error or self.not_now:
             return "error"
         if not self.result.allowed:
-            return "denied"
-        return "patched" if self.result.patch else "allowed"
+            return "denied" if self.mode == "enforce" else "would_be_denied"
+        if not self.result.patch:
+            return "allowed"
+        return "patched" if self.mode == "enforce" else "would_be_patched"
 
 
 class Reviewer:
     """Answers reviews from snapshots of the cluster. Holds no state of its own."""
 
-    __slots__ = ("_clock", "_line", "_live", "_pipeline", "_source")
+    __slots__ = ("_clock", "_line", "_live", "_pipeline", "_source", "_switch")
 
     def __init__(
         self,
@@ -121,6 +137,7 @@ class Reviewer:
         line: Line | None,
         clock: Callable[[], float],
         live: Live | None = None,
+        switch: Position = ENFORCING,
     ) -> None:
         """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own."""
         self._live = live
@@ -128,6 +145,7 @@ class Reviewer:
         self._source = source
         self._line = line
         self._clock = clock
+        self._switch = switch
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Answer ``/mutate``. Raises BadReview where the body is no AdmissionReview."""
@@ -140,7 +158,35 @@ class Reviewer:
     async def judge(
         self, phase: Phase, request: AdmissionRequest, *, deadline: float | None = None
     ) -> Verdict:
-        """Judge one request; a fault becomes an allowed answer that says what failed."""
+        """Judge one request as far as the mode asks for it."""
+        mode = self._switch.mode
+        if mode == "enforce":
+            return await self._judge(phase, request, deadline)
+        if mode == "off":
+            return Verdict(request=request, result=Result(), mode=mode)
+        return replace(await self._as_if_enforced(phase, request, deadline), mode=mode)
+
+    async def _as_if_enforced(
+        self, phase: Phase, request: AdmissionRequest, deadline: float | None
+    ) -> Verdict:
+        """What would be said if we enforced.
+
+        The validating call would meet the object as the mutating one leaves it, but meets it as it was sent.
+        """
+        raw = request.object
+        if phase == "validate" and raw is not None:
+            sent = values.copy(raw)
+            mutated = await self._judge("mutate", request, deadline)
+            if mutated.refuses:
+                return mutated
+            if not mutated.result.patch:  # where a plugin failed, the object is left half done
+                request = with_object(request, sent)
+        return await self._judge(phase, request, deadline)
+
+    async def _judge(
+        self, phase: Phase, request: AdmissionRequest, deadline: float | None
+    ) -> Verdict:
+        """A fault becomes an allowed answer that says what failed."""
         try:
             return Verdict(request=request, result=await self._dispatch(phase, request, deadline))
         except NotNow as error:
@@ -333,19 +379,26 @@ def encode(verdict: Verdict) -> Answer:
 
 def review_of(verdict: Verdict) -> dict[str, Any]:
     """The AdmissionReview that answers: ``patch`` and ``patchType`` together or not at all."""
-    result = verdict.result
-    allowed = result.allowed and verdict.not_now is None
-    response: dict[str, Any] = {"uid": verdict.request.uid, "allowed": allowed}
-    if verdict.not_now is not None:
-        response["status"] = status_not_now(verdict.request, verdict.not_now)
-    elif not allowed:
-        response["status"] = status_of(verdict.request, result.findings.errors)
+    result, warnings = verdict.result, verdict.result.findings.warnings
+    response: dict[str, Any] = {"uid": verdict.request.uid, "allowed": True}
+    if verdict.mode != "enforce":
+        # For those who ask later what came in meanwhile; users do not see it.
+        response["auditAnnotations"] = {"mode": verdict.mode}
+        changes = result.changes if result.patch else ()
+        warnings = [*would(result.findings.errors, changes, verdict.not_now), *warnings]
+    elif verdict.refuses:
+        response["allowed"] = False
+        response["status"] = (
+            status_of(verdict.request, result.findings.errors)
+            if verdict.not_now is None
+            else status_not_now(verdict.request, verdict.not_now)
+        )
     elif result.patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(orjson.dumps(result.patch)).decode()
-    warnings = fit_warnings(result.findings.warnings)
-    if warnings:
-        response["warnings"] = warnings
+    fitting = fit_warnings(warnings)
+    if fitting:
+        response["warnings"] = fitting
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
 
 

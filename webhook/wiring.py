@@ -25,12 +25,13 @@ import uvloop
 from certs.keypair import Front
 from plugins.framework import lines
 from plugins.framework.errors import ConfigError
-from webhook import files, logs, offline, review, server
+from webhook import files, logs, mode, offline, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline
 from webhook.certfiles import CertificateFiles
 from webhook.kube.reflector import Surroundings
 from webhook.metrics import Recorder
+from webhook.mode import Switch
 from webhook.routes import Check, Health
 from webhook.trust import Standalone
 
@@ -157,7 +158,8 @@ class Service:
         self._recorder = recorder = Recorder()
         recorder.version(metadata.version("stationmaster"))
         pipeline = build_pipeline(options.profile, recorder)
-        self._origin: Origin = _origin(options, pipeline, recorder, logger)
+        switch = Switch(recorder=recorder, logger=logger)
+        self._origin: Origin = _origin(options, pipeline, recorder, logger, switch)
         line = options.trainer_version
         reviewer = review.Reviewer(
             pipeline,
@@ -165,6 +167,7 @@ class Service:
             line=lines.LINES[line] if line else None,
             clock=time.monotonic,
             live=self._origin.live,
+            switch=switch,
         )
         self._trust = _trust(options, self._origin.calls, recorder, logger)
         self._admission = Admission(reviewer, recorder=recorder, logger=logger)
@@ -267,19 +270,25 @@ class Service:
 
 
 def _origin(
-    options: ServeOptions, pipeline: Pipeline, recorder: Recorder, logger: FilteringBoundLogger
+    options: ServeOptions,
+    pipeline: Pipeline,
+    recorder: Recorder,
+    logger: FilteringBoundLogger,
+    switch: Switch,
 ) -> Origin:
     """Raises ConfigError where not exactly one is named."""
     named = (options.directory is not None, options.kubeconfig is not None, options.in_cluster)
     if sum(named) != 1:
         raise ConfigError("one of a folder, a kubeconfig and in-cluster must be given")
     if options.directory is not None:
-        return Folder(options.directory, options, recorder, logger)
+        return Folder(options.directory, options, recorder, logger, switch)
     from webhook.kube.cluster import Cluster  # noqa: PLC0415  # not for a folder
 
     uniform = random.SystemRandom().uniform
     around = Surroundings(clock=time.monotonic, sleep=asyncio.sleep, uniform=uniform)
-    return Cluster(options, pipeline, recorder=recorder, logger=logger, around=around)
+    return Cluster(
+        options, pipeline, recorder=recorder, logger=logger, around=around, switch=switch
+    )
 
 
 def _trust(
@@ -349,11 +358,14 @@ class Folder:
         options: ServeOptions,
         recorder: Recorder,
         logger: FilteringBoundLogger,
+        switch: Switch,
     ) -> None:
         """Read it. Raises ConfigError where it cannot be used."""
         self._recorder = recorder
         self._logger = logger
         self._directory = directory
+        self._namespace = options.namespace
+        self._switch = switch
         self._follower = files.Follower(
             directory,
             on_change=self._swap,
@@ -363,7 +375,7 @@ class Folder:
         )
         documents = self._follower.load()
         self.snapshot: Snapshot = self._next
-        self._count(documents)
+        self._look_at(documents)
 
     def checks(self) -> Mapping[str, Check]:
         """It has been read, or we would not be here."""
@@ -391,7 +403,7 @@ class Folder:
 
     def _swap(self, documents: list[Document]) -> None:
         self.snapshot = self._next
-        self._count(documents)
+        self._look_at(documents)
         self._logger.info("folder changed", objects=len(documents))
 
     def _keep(self, problem: str) -> None:
@@ -399,7 +411,8 @@ class Folder:
         self._recorder.load_failed()
         self._logger.error("folder cannot be used, the last good state is kept", problem=problem)
 
-    def _count(self, documents: list[Document]) -> None:
+    def _look_at(self, documents: list[Document]) -> None:
+        self._switch.read(mode.find((d.obj for d in documents), self._namespace))
         self._recorder.loaded(Counter(files.kind_of(document.obj) for document in documents))
 
 

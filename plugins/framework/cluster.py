@@ -321,6 +321,7 @@ _KEPT_FIELDS: Final = {
     "LimitRange": ("spec",),
     "RuntimeClass": ("overhead",),
     "CustomResourceDefinition": ("spec",),
+    "ConfigMap": ("data",),  # the one of ours
 }
 
 

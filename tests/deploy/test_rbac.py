@@ -10,6 +10,7 @@ from webhook.kube.resources import ALWAYS
 CACHES = "the caches list and watch it (webhook/kube/resources.py)"
 CERTIFICATES = "certificates shared by the replicas (webhook/kube/secret.py)"
 LEASE = "who of the replicas writes (webhook/kube/lease.py)"
+SWITCH = "the mode is followed, by the one name (webhook/kube/mode.py)"
 BUNDLE = (
     "the caBundle is compared and repaired (webhook/kube/injector.py), Fail armed and disarmed"
     " (webhook/kube/arming.py)"
@@ -44,6 +45,8 @@ NAMED = {
         "get",
         "stationmaster-system",
     ): "the registration ends with it (webhook/kube/tie.py)",
+    ("/configmaps", "list", "stationmaster-mode"): SWITCH,
+    ("/configmaps", "watch", "stationmaster-mode"): SWITCH,
     ("/secrets", "get", "stationmaster-certs"): CERTIFICATES,
     ("/secrets", "update", "stationmaster-certs"): CERTIFICATES,
     ("coordination.k8s.io/leases", "get", "stationmaster"): LEASE,
@@ -99,8 +102,9 @@ def test_secrets_are_never_listed_and_never_another_namespaces(manifests: Render
         assert what != "/secrets"
         assert (what, verb) not in {("/configmaps", "list"), ("/configmaps", "watch")}
         assert "*" not in what + verb
-    for what, verb, _ in granted(manifests, "Role"):
+    for what, verb, names in granted(manifests, "Role"):
         assert (what, verb) not in {("/secrets", "list"), ("/secrets", "watch")}
+        assert what != "/configmaps" or names == ("stationmaster-mode",)
 
 
 def test_what_is_kept_may_be_read(manifests: Rendered) -> None:

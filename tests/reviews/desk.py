@@ -27,7 +27,8 @@ from plugins.framework.cluster import Snapshot
 from plugins.framework.pipeline import Pipeline
 from plugins.registry import in_tree, registry
 from tests.builders import Builder, Json
-from webhook.review import Answer, Phase, Reviewer
+from webhook.mode import Position
+from webhook.review import ENFORCING, Answer, Phase, Reviewer
 
 USER: Final = "alice@example.com"
 KUEUE: Final = "system:serviceaccount:kueue-system:kueue-controller-manager"
@@ -95,6 +96,7 @@ class Desk:
     pipeline: Pipeline
     line: str | None
     clock: list[float] = field(default_factory=lambda: [0.0])
+    switch: Position = ENFORCING
 
     @classmethod
     def of(
@@ -115,6 +117,7 @@ class Desk:
             lambda: self.snapshot[0],
             line=lines.LINES[self.line] if self.line else None,
             clock=lambda: self.clock[0],
+            switch=self.switch,
         )
 
     def swap(self, *objects: Builder | Json) -> None:
@@ -158,7 +161,9 @@ def read(phase: Phase, review: Json, answer: Answer) -> Reply:
     assert document["apiVersion"] == "admission.k8s.io/v1"
     assert document["kind"] == "AdmissionReview"
     response = document["response"]
-    assert response.keys() <= {"uid", "allowed", "status", "patch", "patchType", "warnings"}
+    assert response.keys() <= {
+        *("uid", "allowed", "status", "patch", "patchType", "warnings", "auditAnnotations")
+    }
     assert response["uid"] == review["request"]["uid"]
     assert type(response["allowed"]) is bool
     _check_warnings(response)

@@ -62,7 +62,13 @@ def test_a_decision_is_one_line_with_the_keys_of_other_webhooks() -> None:
     assert list(written.lines[0])[:4] == ["ts", "level", "logger", "msg"]
 
 
-LEVELS = {"denied": "info", "patched": "info", "error": "error"}
+LEVELS = {
+    "denied": "info",
+    "patched": "info",
+    "error": "error",
+    "would_be_denied": "info",
+    "would_be_patched": "info",
+}
 
 
 @pytest.mark.parametrize(("decision", "level"), LEVELS.items())

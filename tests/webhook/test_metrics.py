@@ -130,6 +130,30 @@ def test_a_certificate_tells_its_end() -> None:
     assert value(recorder, "tls_certificate_not_after_seconds", which="leaf") == 1798761600
 
 
+def test_the_mode_is_one_of_three_series() -> None:
+    recorder = Recorder()
+
+    recorder.mode("enforce")
+    recorder.mode("warn")
+
+    found = {mode: value(recorder, "mode", mode=mode) for mode in ("enforce", "warn", "off")}
+    assert found == {"enforce": 0, "warn": 1, "off": 0}
+
+
+def test_what_is_no_mode_is_a_series_until_it_is_mended() -> None:
+    recorder = Recorder()
+
+    def wrong(read: str) -> float | None:
+        return value(recorder, "mode_not_understood", read=read, right="enforce, warn, off")
+
+    recorder.mode("enforce", not_understood='"of"')
+    assert wrong('"of"') == 1
+    recorder.mode("enforce", not_understood='"offf"')
+    assert (wrong('"of"'), wrong('"offf"')) == (None, 1)
+    recorder.mode("off")
+    assert wrong('"offf"') is None
+
+
 def test_gauges_are_read_when_asked_for() -> None:
     recorder = Recorder()
     state = {"in_flight": 0.0}

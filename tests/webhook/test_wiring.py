@@ -7,6 +7,7 @@ import signal
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -20,6 +21,7 @@ from tests.webhook.running import Running, serving
 from webhook import certfiles, logs, wiring
 from webhook.config import ServeOptions
 from webhook.metrics import Recorder
+from webhook.mode import PREFIX
 from webhook.wiring import Hints
 
 RUNTIME = """\
@@ -143,6 +145,69 @@ async def test_a_broken_folder_is_told_and_the_last_good_state_kept(options: Ser
     assert line["msg"] == "folder cannot be used, the last good state is kept"
     assert "more.yaml" in line["problem"]
     assert b"PASSWORD" not in running.log.getvalue()
+
+
+MODE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: stationmaster-mode
+data:
+  mode: MODE
+"""
+
+
+async def test_the_switch_is_thrown_by_a_file_and_needs_no_restart(options: ServeOptions) -> None:
+    assert options.directory is not None
+    file = options.directory / "mode.yaml"
+
+    async def story(running: Running) -> None:
+        client = await running.connect()
+
+        async def ask(runtime: str) -> Any:
+            reply = await client.post("/mutate", create_review("demo", runtime))
+            return reply.json["response"]
+
+        await running.until("/metrics", 'stationmaster_mode{mode="enforce"} 1.0')
+        assert (await ask("no-such-runtime"))["allowed"] is False
+        file.write_text(MODE.replace("MODE", '"off"'))
+        await running.until("/metrics", 'stationmaster_mode{mode="off"} 1.0')
+        assert (await ask("no-such-runtime")).keys() == {"uid", "allowed", "auditAnnotations"}
+        file.write_text(MODE.replace("MODE", "warn"))
+        await running.until("/metrics", 'stationmaster_mode{mode="warn"} 1.0')
+        [warning] = (await ask("no-such-runtime"))["warnings"]
+        assert warning.startswith(f"{PREFIX} refuse this: spec.runtimeRef.name: Not found")
+        assert "patch" not in await ask("base-torch")
+        file.write_text(MODE.replace("MODE", "off"))  # without quotes: YAML's false
+        await running.until("/metrics", 'stationmaster_mode_not_understood{read="false"')
+        assert (await ask("no-such-runtime"))["warnings"] == [warning]
+        file.unlink()
+        await running.until("/metrics", 'stationmaster_mode{mode="enforce"} 1.0')
+        assert (await ask("no-such-runtime"))["allowed"] is False
+        _, counted = await running.ask("/metrics")
+        labels = 'dry_run="false",operation="CREATE",webhook="mutate"'
+        for decision in ("off", "would_be_denied", "would_be_patched"):
+            assert f'decision="{decision}",{labels}}} ' in counted
+        client.close()
+
+    running = await serving(options, story)
+
+    told = [(line["before"], line["mode"]) for line in running.lines if "before" in line]
+    assert told == [("enforce", "off"), ("off", "warn"), ("warn", "enforce")]
+
+
+async def test_a_folder_may_begin_switched_off(options: ServeOptions) -> None:
+    write(options, "mode.yaml", MODE.replace("MODE", '"off"'))
+
+    async def story(running: Running) -> None:
+        client = await running.connect()
+        response = await client.post("/mutate", create_review("demo", "no-such-runtime"))
+        assert response.json["response"]["allowed"] is True
+        client.close()
+
+    running = await serving(options, story)
+
+    assert running.messages()[:2] == ["mode is set", "serving"]
 
 
 async def test_a_folder_that_is_broken_from_the_start_is_an_error(options: ServeOptions) -> None:

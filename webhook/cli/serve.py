@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     help="The cluster that this pod runs in, as its service account.",
 )
 @click.option(
+    "--namespace",
+    metavar="NAME",
+    envvar="POD_NAMESPACE",
+    default="stationmaster-system",
+    show_default=True,
+    help="Our own namespace, where the ConfigMap stationmaster-mode is; the manifests set POD_NAMESPACE.",
+)
+@click.option(
     "--stale",
     type=click.Choice(("serve", "fail")),
     default="serve",
@@ -96,6 +104,7 @@ def command(  # noqa: PLR0913  # one argument an option
     kubeconfig: Path | None,
     context: str | None,
     in_cluster: bool,
+    namespace: str,
     stale: StalePolicy,
     stale_seconds: float,
     listen: Address,
@@ -129,6 +138,7 @@ def command(  # noqa: PLR0913  # one argument an option
             kubeconfig=kubeconfig,
             context=context,
             in_cluster=in_cluster,
+            namespace=namespace,
             stale=stale,
             stale_seconds=stale_seconds,
             listen=listen,

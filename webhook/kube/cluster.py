@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import (
@@ -15,6 +16,7 @@ from prometheus_client.registry import Collector
 from plugins.framework.interface import WatchExtensionPlugin
 from webhook.kube import client, resources
 from webhook.kube.live import Live
+from webhook.kube.mode import ModeFollower
 from webhook.kube.source import Source
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from webhook.kube.calls import Calls
     from webhook.kube.capabilities import Capabilities
     from webhook.kube.client import Login
-    from webhook.kube.reflector import Surroundings
+    from webhook.kube.reflector import Reflector, Surroundings
     from webhook.metrics import Recorder
+    from webhook.mode import Switch
     from webhook.routes import Check
 
 
@@ -43,12 +46,13 @@ class Cluster:
         recorder: Recorder,
         logger: FilteringBoundLogger,
         around: Surroundings,
-        login: Login | None = None,
+        switch: Switch,
     ) -> None:
         """Prepare. Raises ConfigError where a plugin asks to watch what cannot be."""
         self._options = options
         self._logger = logger
-        self._client = client.Client(login or _login(options), clock=around.clock)
+        self._switch = switch
+        self._client = client.Client(_login(options), clock=around.clock)
         self.source = Source(
             self._client,
             resources.asked_for(_watches(pipeline)),
@@ -61,7 +65,14 @@ class Cluster:
             self._client, self.source, clock=around.clock, stale=options.stale
         )
         self.calls: Calls | None = self._client
-        recorder.registry.register(_Caches(self.source))
+        self._mode = ModeFollower(
+            switch,
+            self._client,
+            namespace=options.namespace,
+            around=around,
+            tell=self._tell_problem,
+        )
+        recorder.registry.register(_Caches(self.source, self._mode.reflector))
 
     @property
     def snapshot(self) -> Snapshot:
@@ -70,10 +81,14 @@ class Cluster:
 
     def checks(self) -> Mapping[str, Check]:
         """All is read; and, where old knowledge is not to be used, none of it is old."""
-        checks: dict[str, Callable[[], str | None]] = {"caches": self.source.unsynced}
+        checks = {"caches": self._unless_off(self.source.unsynced), "mode": self._mode.unread}
         if self._options.stale == "fail":
-            checks["contact"] = self.source.stale
+            checks["contact"] = self._unless_off(self.source.stale)
         return checks
+
+    def _unless_off(self, check: Check) -> Check:
+        """Switched off, nothing of the cluster is needed to answer, and an answer is what lets objects pass."""
+        return lambda: None if self._switch.mode == "off" else check()
 
     def describe(self) -> dict[str, str]:
         """Which cluster."""
@@ -86,7 +101,9 @@ class Cluster:
 
     async def follow(self) -> None:
         """Take over changes until cancelled."""
-        await self.source.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.source.run())
+            group.create_task(self._mode.reflector.run())
 
     async def close(self) -> None:
         """Close all connections."""
@@ -124,8 +141,9 @@ def _login(options: ServeOptions) -> Login:
 class _Caches(Collector):
     """The state of the caches, read off when it is asked for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, mode: Reflector) -> None:
         self._source = source
+        self._reflectors = (*source.reflectors, mode)
 
     def collect(self) -> Iterator[Metric]:
         synced = _gauge("synced", "1 once a kind has been listed.")
@@ -136,7 +154,7 @@ class _Caches(Collector):
         failures = CounterMetricFamily(
             "stationmaster_cache_failures", "Lists and watches that failed.", labels=["kind"]
         )
-        for reflector in self._source.reflectors:
+        for reflector in self._reflectors:
             label = [reflector.resource.title]
             synced.add_metric(label, float(reflector.synced))
             kept.add_metric(label, reflector.count)

@@ -128,6 +128,11 @@ class Reflector:
         return len(self._seen)
 
     @property
+    def refused(self) -> bool:
+        """Whether we were told that we may not read it, or that there is no such kind, and it was meant."""
+        return self._refusals >= HOPELESS
+
+    @property
     def last_contact_seconds(self) -> float:
         """Since the API server said something of this kind; up to a minute where nothing happens."""
         return self._around.clock() - self._last_contact
@@ -178,7 +183,7 @@ class Reflector:
                 self._refusals = 0
                 return False
             self._refusals += 1
-            if self._refusals >= HOPELESS:
+            if self.refused:
                 self._version = ""  # what happens meanwhile may be anything
                 return True
         except Unreachable as error:

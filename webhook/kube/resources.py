@@ -1,4 +1,7 @@
-"""What is listed and watched. Secrets and ConfigMaps never are: to list them is to read every one there is."""
+"""What is listed and watched. Secrets and ConfigMaps are not: to list them is to read every one there is.
+
+But for the one ConfigMap that is our switch, by its name (``webhook/kube/mode.py``).
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ class Resource:
     label: str = ""
     """What readiness and metrics call it, where that is not the kind."""
     metadata_only: bool = False
+    namespace: str = ""
+    """Where it is, if not everywhere."""
     only: str = ""
     """The one object that is wanted of all."""
 
@@ -38,9 +43,10 @@ class Resource:
 
     @property
     def path(self) -> str:
-        """The collection, over all namespaces."""
+        """The collection."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root}/{self.plural}"
+        place = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return f"{root}{place}/{self.plural}"
 
     @property
     def selection(self) -> dict[str, str]:

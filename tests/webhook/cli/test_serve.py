@@ -59,6 +59,10 @@ CLUSTERS = {
         ServeOptions(kubeconfig=Path("k"), context="c"),
     ),
     "the cluster around us": (("--in-cluster",), ServeOptions(in_cluster=True)),
+    "our namespace, where the switch is": (
+        ("--kubeconfig", "k", "--namespace", "ours"),
+        ServeOptions(kubeconfig=Path("k"), namespace="ours"),
+    ),
     "old knowledge is refused": (
         ("--in-cluster", "--stale", "fail", "--stale-seconds", "30"),
         ServeOptions(in_cluster=True, stale="fail", stale_seconds=30.0),
@@ -130,3 +134,11 @@ def test_addresses(text: str, want: tuple[str, int] | None) -> None:
             Address().convert(text, None, None)
     else:
         assert Address().convert(text, None, None) == want
+
+
+def test_a_pod_knows_our_namespace(
+    run: Run, served: list[ServeOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "ours")
+    assert run("serve", "--in-cluster").code == 0
+    assert served == [ServeOptions(in_cluster=True, namespace="ours")]

@@ -20,7 +20,7 @@ from tests.webhook.fakes import LIMIT
 from tests.webhook.kube.apiserver import ApiServer, status
 from tests.webhook.kube.fake_calls import FakeCalls
 from tests.webhook.running import Running, serving
-from webhook.config import ServeOptions
+from webhook.config import ServeOptions, StalePolicy
 from webhook.kube import client as kube
 from webhook.kube.arming import ANNOTATION
 from webhook.kube.client import ApiError
@@ -62,7 +62,56 @@ async def test_it_becomes_ready_and_says_what_it_follows(
 
     assert orjson.loads(log.splitlines()[0])["cluster"] == server.url
     assert b"s3cr3t" not in log
-    assert not any("secrets" in s.path or "configmaps" in s.path for s in server.requests)
+    assert not any("secrets" in seen.path for seen in server.requests)
+    asked = [seen for seen in server.requests if "configmaps" in seen.path]
+    assert {seen.path for seen in asked} == {"/api/v1/namespaces/stationmaster-system/configmaps"}
+    assert {seen.query["fieldSelector"] for seen in asked} == {"metadata.name=stationmaster-mode"}
+
+
+async def test_the_switch_of_our_namespace_is_followed(
+    server: ApiServer, options: ServeOptions
+) -> None:
+    metadata = {"name": "stationmaster-mode", "namespace": "elsewhere"}
+    server.put({"metadata": metadata, "data": {"mode": "warn"}})
+
+    async def story(running: Running) -> None:
+        await running.until("/readyz/mode", "ok")
+        await running.until("/metrics", 'stationmaster_mode{mode="warn"} 1.0')
+        await running.until("/metrics", 'stationmaster_cache_cut_off_seconds{kind="mode"} 0.0')
+        server.change({"metadata": metadata, "data": {"mode": "off"}}, "MODIFIED")
+        await running.until("/metrics", 'stationmaster_mode{mode="off"} 1.0')
+
+    await serving(replace(options, namespace="elsewhere"), story)
+
+    asked = {seen.path for seen in server.requests if "configmaps" in seen.path}
+    assert asked == {"/api/v1/namespaces/elsewhere/configmaps"}
+
+
+@pytest.mark.parametrize("stale", ["serve", "fail"])
+async def test_switched_off_it_is_ready_though_the_cluster_cannot_be_read(
+    server: ApiServer, options: ServeOptions, stale: StalePolicy
+) -> None:
+    """Nobody is reached who is not ready, and what fails closed would refuse all."""
+    metadata = {"name": "stationmaster-mode", "namespace": "stationmaster-system"}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "configmaps" not in request.path:
+            return await unreadable(request)
+        return await (server.watch if "watch" in request.query else server.list)(request)
+
+    server.get_trick = answer
+
+    async def story(running: Running) -> None:
+        await running.until("/metrics", 'stationmaster_cache_cut_off_seconds{kind="mode"} 0.0')
+        checks = ["caches", "contact"] if stale == "fail" else ["caches"]
+        for mode, want in (("enforce", 503), ("off", 200), ("warn", 503)):
+            server.change({"metadata": metadata, "data": {"mode": mode}}, "MODIFIED")
+            await running.until("/metrics", f'stationmaster_mode{{mode="{mode}"}} 1.0')
+            found = {check: await running.health(f"/readyz/{check}") for check in checks}
+            assert (mode, found) == (mode, dict.fromkeys(checks, want))
+            assert await running.health("/readyz") == want
+
+    await serving(replace(options, stale=stale, stale_seconds=0.0), story)
 
 
 async def test_while_the_api_server_does_not_answer_it_lives_and_is_not_ready(
