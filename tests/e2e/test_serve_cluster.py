@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pytest
 import yaml
 
 from tests.e2e import jobs
-from tests.e2e.controlplane import Component, ControlPlane, Object, users
-from tests.e2e.controlplane.manifests import CRD, Endpoint
-from tests.e2e.controlplane.process import free_port
+from tests.e2e.controlplane import ControlPlane, Object, users
+from tests.e2e.controlplane.manifests import CRD
+from tests.e2e.following import Served
 from tests.e2e.labels import ADMISSION
-from tests.e2e.standalone import registration
 
 pytestmark = pytest.mark.e2e
 
@@ -44,35 +40,17 @@ RULES: Final = [
         "verbs": READ,
     },
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": ["stationmaster-mode"],
+        "verbs": READ,
+    },
 ]
 """All that is asked for but PriorityClasses, which a test grants."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    component: Component
-    plane: ControlPlane
-    health: str
-
-    def ready(self) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"{self.health}/readyz?verbose", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    def metric(self, name: str, **labels: str) -> float:
-        with urllib.request.urlopen(f"{self.health}/metrics", timeout=5) as answer:
-            text = answer.read().decode()
-        wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
-        found = re.search(rf"^{re.escape(f'{name}{{{wanted}}}')} (\S+)$", text, re.MULTILINE)
-        return float(found[1]) if found else -1.0
-
-    def follows(self, kind: str) -> int:
-        return int(self.metric("stationmaster_cache_kept_objects", kind=kind))
-
-    def lists(self) -> int:
-        return int(self.metric("stationmaster_cache_lists_total", kind="ClusterTrainingRuntime"))
+FOLLOWED: Final = ("ClusterTrainingRuntime", "TrainingRuntime", "TrainJob CRD", "CRD names", "mode")
 
 
 @pytest.fixture(scope="module")
@@ -87,25 +65,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def served(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The webhook, registered; it may not read PriorityClasses at first."""
     home = tmp_path_factory.mktemp("served")
-    port, health_port = free_port(), free_port()
-    health = f"http://127.0.0.1:{health_port}"
-    command = [
-        *(sys.executable, "-m", "webhook.cli", "serve"),
-        f"--kubeconfig={plane.kubeconfig(users.STATIONMASTER)}",
-        f"--listen=127.0.0.1:{port}",
-        f"--health-listen=127.0.0.1:{health_port}",
-        f"--cert-dir={home}",
-        "--log-level=debug",
-    ]
-    ca = home / "stationmaster-ca.crt"
-    component = plane.add("stationmaster", command, ready=lambda: ca.exists() and _lives(health))
-    with component:
-        served = Served(component, plane, health)
+    with Served.start(plane, home) as served:
         _wait_for_permission(served)
-        configurations = tuple(registration(Endpoint(port=port, ca=ca.read_bytes()), ADMISSION))
-        plane.register(*configurations)
-        yield served
-        plane.unregister(*configurations)
+        with served.registered():
+            yield served
 
 
 def _wait_for_permission(served: Served) -> None:
@@ -118,14 +81,6 @@ def _wait_for_permission(served: Served) -> None:
     rule = {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": READ}
     grant(served.plane, "stationmaster-late", [rule])
     served.plane.wait_for(lambda: served.ready()[0] == 200, "readiness", timeout_seconds=60)
-
-
-def _lives(health: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{health}/healthz", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 def grant(plane: ControlPlane, name: str, rules: list[dict[str, Any]]) -> None:
@@ -144,6 +99,17 @@ def grant(plane: ControlPlane, name: str, rules: list[dict[str, Any]]) -> None:
                 "subjects": [subject],
             },
         ]
+    )
+
+
+@pytest.fixture(autouse=True)
+def _followed(served: Served) -> None:
+    """What an earlier test cut is whole again: whoever follows waits longer after each failure."""
+    cut = partial(served.metric, "stationmaster_cache_cut_off_seconds")
+    served.plane.wait_for(
+        lambda: all(cut(kind=kind) == 0 for kind in FOLLOWED),
+        "all to be followed",
+        timeout_seconds=120,
     )
 
 
@@ -186,10 +152,17 @@ def test_it_reads_what_it_needs_and_nothing_else(plane: ControlPlane, served: Se
         == 1
     )
     mine = plane.audit(user=plane.users[users.STATIONMASTER].name)
-    asked = {(e["verb"], e["objectRef"]["resource"]) for e in mine if "objectRef" in e}
+    calls = [(e["verb"], e["objectRef"]) for e in mine if "objectRef" in e]
+    asked = {(verb, what["resource"]) for verb, what in calls}
     granted = {(verb, plural) for r in RULES for plural in r["resources"] for verb in r["verbs"]}
     assert asked >= {(verb, plural) for verb, plural in granted if verb == "list"}
     assert asked <= granted | {("list", "priorityclasses"), ("watch", "priorityclasses")}
+    followed = {
+        (what["namespace"], what["name"])
+        for verb, what in calls
+        if what["resource"] == "configmaps" and verb != "get"
+    }
+    assert followed == {("stationmaster-system", "stationmaster-mode")}
 
 
 def test_a_runtime_is_followed_from_its_creation_to_its_end(
@@ -314,6 +287,7 @@ def test_a_restart_of_the_api_server_is_survived(
     plane.wait_for(
         lambda: served.metric("stationmaster_cache_cut_off_seconds", kind="TrainingRuntime") == 0,
         "the watch",
+        timeout_seconds=120,
     )
 
 
@@ -340,6 +314,6 @@ def test_an_api_server_that_holds_still_does_not_stop_reviews(
     plane.apiserver.pause()
     try:
         assert served.ready()[0] == 200
-        assert _lives(served.health)
+        assert served.lives()
     finally:
         plane.apiserver.resume()
