@@ -11,6 +11,7 @@ from plugins import (
     mpi,
     overrides,
     plainml,
+    podgroup_correction,
     podgroup_totals,
     runtime_defaults,
     runtime_ref,
@@ -24,7 +25,7 @@ from plugins.framework.registry import PluginSpec, Registry
 
 
 def in_tree() -> tuple[PluginSpec, ...]:
-    """Every plugin of ours, in order.
+    """Every plugin of ours that runs unless a profile says otherwise, in order.
 
     The order decides two things that the Trainer leaves to chance: XGBoost's variables come before
     ``trainer.env`` of PlainML, and the PodGroup of CoScheduling is built before Volcano's.
@@ -49,6 +50,11 @@ def in_tree() -> tuple[PluginSpec, ...]:
     )
 
 
+def opt_in() -> tuple[PluginSpec, ...]:
+    """Those that run only where they are asked for."""
+    return (podgroup_correction.SPEC,)
+
+
 def registry() -> Registry:
-    """A registry of the in-tree plugins."""
-    return Registry(in_tree())
+    """A registry of all plugins of ours."""
+    return Registry((*in_tree(), *opt_in()))

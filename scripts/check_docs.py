@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from plugins.registry import in_tree
+from plugins.registry import in_tree, opt_in
 
 ROOT: Final = Path(__file__).parent.parent
 LINK: Final = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
@@ -66,7 +66,7 @@ def missing_plugins(root: Path) -> Iterator[str]:
     """Plugins that run and are described nowhere."""
     page = root / "docs/plugins.md"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    for spec in in_tree():
+    for spec in (*in_tree(), *opt_in()):
         if not re.search(rf"\b{spec.name}\b", text):
             yield f"docs/plugins.md: says nothing of {spec.name}"
 

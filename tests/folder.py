@@ -27,9 +27,10 @@ class Folder:
     engine: Offline
 
     @classmethod
-    def of(cls, *things: Thing, line: str | None = "2.3") -> Folder:
+    def of(cls, *things: Thing, line: str | None = "2.3", pod_groups: bool = False) -> Folder:
         """A folder that holds these; ``line`` None lets the engine find out."""
-        return cls(offline.load([document(t) for t in things], line=line, profile=None))
+        documents = [document(t) for t in things]
+        return cls(offline.load(documents, line=line, profile=None, pod_groups=pod_groups))
 
     def admit(self, thing: Thing, old: Thing | None = None) -> Outcome:
         """What ``stationmaster admit`` makes of it."""

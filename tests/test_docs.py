@@ -11,7 +11,7 @@ import pytest
 from plugins import jax, mpi, runtime_defaults, torch, xgboost
 from plugins.framework.interface import EXTENSION_POINTS, Plugin
 from plugins.framework.profile import CONTROLLERS, decode
-from plugins.registry import in_tree, registry
+from plugins.registry import in_tree, opt_in, registry
 from tests import kubectl, test_golden
 from tests.conformance import ledger
 from webhook import yamlio
@@ -24,6 +24,7 @@ ERRORS: Final = (DOCS / "errors.md").read_text(encoding="utf-8")
 PROFILE: Final = (DOCS / "profile.md").read_text(encoding="utf-8")
 
 NAMES: Final = [spec.name for spec in in_tree()]
+ALL_NAMES: Final = [*NAMES, *(spec.name for spec in opt_in())]
 SAMPLES: Final[dict[str, str]] = dict(
     re.findall(r"<!-- golden: (\S+) -->\n```\n(.*?)\n?```", ERRORS, re.DOTALL)
 )
@@ -32,7 +33,7 @@ SAMPLES: Final[dict[str, str]] = dict(
 # plugins.md
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL_NAMES)
 def test_a_plugin_has_its_row_and_its_section(name: str) -> None:
     plugin: Plugin = registry().build(name, {})
     points = [point for point, protocol, _ in EXTENSION_POINTS if isinstance(plugin, protocol)]
@@ -42,8 +43,9 @@ def test_a_plugin_has_its_row_and_its_section(name: str) -> None:
 
 
 def test_rows_and_sections_are_in_the_order_in_which_plugins_run() -> None:
-    assert re.findall(r"^### (\w+)$", PLUGINS, re.MULTILINE) == NAMES
-    assert re.findall(r"^\| (\w+) \|", PLUGINS, re.MULTILINE)[1 : len(NAMES) + 1] == NAMES
+    assert re.findall(r"^### (\w+)$", PLUGINS, re.MULTILINE) == ALL_NAMES
+    rows = re.findall(r"^\| (\w+) \|", PLUGINS, re.MULTILINE)
+    assert rows[1 : len(ALL_NAMES) + 1] == ALL_NAMES
 
 
 def test_every_reserved_name_is_listed() -> None:

@@ -13,9 +13,10 @@ from plugins.framework import interface
 from plugins.framework.api import names
 from plugins.framework.draft import ABSENT
 from plugins.framework.interface import Plugin
-from plugins.registry import in_tree, registry
+from plugins.registry import in_tree, opt_in, registry
 from tests.builders import Json
 from tests.folder import Folder, texts
+from tests.reviews.desk import create
 from webhook import yamlio
 from webhook.offline import Outcome
 
@@ -29,9 +30,10 @@ CHANGES: Final = (
     interface.EnforcePodGroupPolicyPlugin,
     interface.PreBuildSyncPlugin,
     interface.RecordResolutionPlugin,
+    interface.CorrectPodGroupPlugin,
     interface.ComponentBuilderPlugin,
 )
-"""Points at which a plugin changes a TrainJob, or what is built of it."""
+"""Points at which a plugin changes a TrainJob or PodGroup, or what is built of it."""
 REFUSES: Final = (interface.CustomValidationPlugin, interface.ValidateRuntimePlugin)
 
 CASES: Final = sorted(path.stem for path in FOLDER.glob("[0-9]*.yaml"))
@@ -52,12 +54,20 @@ def folder_of(given: Json) -> Folder:
     """The engine over the cluster of a case."""
     files = [FOLDER / "cluster" / f"{name}.yaml" for name in given.get("cluster", [])]
     objects = [yamlio.load(_text(path)) for path in files]
-    return Folder.of(*objects, *given.get("objects", []), line=given.get("line", "2.3"))
+    return Folder.of(
+        *objects,
+        *given.get("objects", []),
+        line=given.get("line", "2.3"),
+        pod_groups=given.get("podgroups", False),
+    )
 
 
 def sent(given: Json) -> Json:
     """What is sent."""
-    found: Json = given["job"] if "job" in given else given["runtime"]
+    found: Json
+    if "podGroup" in given:
+        return create(given["podGroup"])
+    found = given["job"] if "job" in given else given["runtime"]
     return found
 
 
@@ -127,7 +137,7 @@ def verdict(case: str) -> str:
     return "changed" if want.keys() & {"changed", "totals", "built"} else "allowed"
 
 
-@pytest.mark.parametrize("name", [spec.name for spec in in_tree()])
+@pytest.mark.parametrize("name", [spec.name for spec in (*in_tree(), *opt_in())])
 def test_every_plugin_has_its_cases(name: str) -> None:
     plugin: Plugin = registry().build(name, {})
     wanted = {"allowed"}

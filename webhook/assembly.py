@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plugins.framework import profile, registry
+from plugins.framework import gang, profile, registry
 from plugins.framework.errors import BadInput, ConfigError
 from plugins.framework.pipeline import Pipeline, Recorder
 from plugins.registry import in_tree
+from plugins.registry import registry as ours
 from webhook import yamlio
 
 
-def build_pipeline(path: Path | None, recorder: Recorder | None = None) -> Pipeline:
-    """The Pipeline of a profile file, or of the built-in profile.
+def build_pipeline(
+    path: Path | None, recorder: Recorder | None = None, *, pod_groups: bool = False
+) -> Pipeline:
+    """The Pipeline of a profile file, or of the built-in profile; ``pod_groups`` adds what corrects them.
 
     Raises ConfigError where the file cannot be read, names what does not exist, or sets what cannot be set.
     """
-    known = registry.Registry(in_tree())
-    in_tree_names = known.names
+    known = ours()
+    in_tree_names = [spec.name for spec in in_tree()]
     chosen = profile.default(in_tree_names)
     if path is not None:
         chosen = profile.decode(_read(path), in_tree_names)
-        registry.add_outside(known, chosen.named - set(in_tree_names))
+        registry.add_outside(known, chosen.named - set(known.names))
+    if pod_groups:
+        chosen = chosen.with_plugin(gang.CORRECTION)
     return Pipeline(known, chosen, recorder)
 
 

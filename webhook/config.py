@@ -50,6 +50,9 @@ class ServeOptions:
     trainer_version: str | None = None
     """Whose semantics to predict; without it, what the folder shows."""
 
+    pod_groups: bool = False
+    """Whether PodGroups are corrected where the Trainer makes them, if they are sent to us."""
+
     cert_dir: Path | None = None
     """Where to leave the CA certificate of our own; without it, a folder of this user for running programs."""
 

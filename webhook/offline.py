@@ -22,10 +22,11 @@ from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings
-from plugins.framework.pipeline import Result
+from plugins.framework.pipeline import Pipeline, Result
 from plugins.podgroup_totals import compute
 from webhook import review
 from webhook.assembly import build_pipeline
+from webhook.podgroups import DEFAULT_NAMESPACE, Documents
 from webhook.provenance import Layer, layers_of
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
-NAMESPACE: Final = "default"
-"""Where an object without a namespace goes, as with kubectl."""
 
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
@@ -106,12 +105,23 @@ class Converted:
     findings: Findings
 
 
-def load(documents: Sequence[Document], *, line: str | None, profile: Path | None) -> Offline:
+def load(
+    documents: Sequence[Document],
+    *,
+    line: str | None,
+    profile: Path | None,
+    pod_groups: bool = False,
+) -> Offline:
     """An engine over the objects of a folder. Raises ConfigError where line or profile cannot be used."""
     if line is not None and line not in lines.LINES:
         raise ConfigError(f"trainer version must be one of {', '.join(lines.LINES)}, not {line}")
-    snapshot = snapshot_of(documents)
-    return Offline(snapshot, lines.LINES[line] if line else None, profile)
+    chosen = lines.named(line)
+    return Offline(
+        snapshot_of(documents),
+        chosen,
+        build_pipeline(profile, pod_groups=pod_groups),
+        Documents((d.obj for d in documents), chosen),
+    )
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
@@ -122,13 +132,15 @@ def snapshot_of(documents: Sequence[Document]) -> Snapshot:
 class Offline:
     """Judges documents one by one against one folder."""
 
-    def __init__(self, snapshot: Snapshot, line: Line | None, profile: Path | None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, line: Line | None, pipeline: Pipeline, train_jobs: Documents
+    ) -> None:
         """Use a snapshot; ``line`` None means what the CRD in it shows, else the job's own generation."""
         self._snapshot = snapshot
         self._line = line
-        self._pipeline = build_pipeline(profile)
+        self._pipeline = pipeline
         self._reviewer = review.Reviewer(
-            self._pipeline, lambda: snapshot, line=line, clock=time.monotonic
+            pipeline, lambda: snapshot, line=line, clock=time.monotonic, owners=train_jobs
         )
 
     def admit(self, document: Document, old: Document | None = None) -> Outcome:
@@ -161,7 +173,13 @@ class Offline:
             return Rendered(
                 name=outcome.name, namespace=outcome.namespace, objects=[], findings=findings
             )
-        return _rendered(outcome, info, objects, findings)
+        if self._pipeline.corrects_pod_groups:
+            self._correct(ctx, raw, objects, findings)
+            return _rendered(outcome, info, objects, findings)
+        rendered = _rendered(outcome, info, objects, findings)
+        if rendered.pod_sets:
+            findings.warn(*_gang_differs(objects, rendered.members, rendered.resources))
+        return rendered
 
     def explain(self, document: Document, old: Document | None = None) -> Explained:
         """Who changed which field of the object, and which layer each value of the pods comes from."""
@@ -187,6 +205,25 @@ class Offline:
                 f"the controller builds nothing, and fails in every reconcile with: {error}"
             )
             return []
+
+    def _correct(
+        self,
+        ctx: Context,
+        raw: dict[str, Any],
+        objects: list[dict[str, Any]],
+        findings: Findings,
+    ) -> None:
+        """A PodGroup is shown as the controller makes it; what it is corrected to is said."""
+        for obj in objects:
+            if obj["kind"] == "PodGroup":
+                corrected = values.copy(obj)
+                result = asyncio.run(self._pipeline.correct_pod_group(ctx, corrected, raw))
+                findings.warn(*result.findings.warnings)
+                if result.patch:
+                    findings.warn(
+                        f"the controller's PodGroup asks for {_asked(obj['spec'])}; it is corrected to "
+                        f"{_asked(corrected['spec'])}"
+                    )
 
     def _as_stored(self, document: Document) -> dict[str, Any] | None:
         """The TrainJob of a document after the API server's part, before ours."""
@@ -268,7 +305,7 @@ def convert(document: Document, to: str) -> Converted:
 
 
 def _namespace(raw: dict[str, Any]) -> str:
-    return values.text(values.at(raw, "metadata", "namespace")) or NAMESPACE
+    return values.text(values.at(raw, "metadata", "namespace")) or DEFAULT_NAMESPACE
 
 
 def _request(
@@ -340,8 +377,6 @@ def _rendered(
         return Rendered(
             name=outcome.name, namespace=outcome.namespace, objects=objects, findings=findings
         )
-    resources = _texts(counted.resources)
-    findings.warn(*_gang_differs(objects, counted.members, resources))
     return Rendered(
         name=outcome.name,
         namespace=outcome.namespace,
@@ -349,7 +384,7 @@ def _rendered(
         findings=findings,
         pod_sets=rows,
         members=counted.members,
-        resources=resources,
+        resources=_texts(counted.resources),
     )
 
 
@@ -370,11 +405,14 @@ def _gang_differs(
         mine = {k: _nano(v) for k, v in resources.items()}
         if spec["minMember"] != members or theirs != mine:
             out.append(
-                f"the controller's PodGroup asks for {spec['minMember']} members and "
-                f"{_amounts(spec.get('minResources'))}; at most {members} pods run at one time, with "
+                f"the controller's PodGroup asks for {_asked(spec)}; at most {members} pods run at one time, with "
                 f"{_amounts(resources)}"
             )
     return out
+
+
+def _asked(spec: Mapping[str, Any]) -> str:
+    return f"{spec['minMember']} members and {_amounts(spec.get('minResources'))}"
 
 
 def _amounts(resources: Mapping[str, str] | None) -> str:

@@ -22,11 +22,14 @@ from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterE
 from plugins.framework.field import FieldError, Findings
 from plugins.framework.pipeline import Pipeline, Result
 from plugins.framework.runtime import CompiledRuntime
+from webhook import podgroups
 from webhook.mode import Fixed, Mode, Position, would
+from webhook.podgroups import Unresolved
 
 if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from plugins.framework.lines import Line
+    from webhook.podgroups import Owners
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -127,9 +130,9 @@ class Verdict:
 class Reviewer:
     """Answers reviews from snapshots of the cluster. Holds no state of its own."""
 
-    __slots__ = ("_clock", "_line", "_live", "_pipeline", "_source", "_switch")
+    __slots__ = ("_clock", "_line", "_live", "_owners", "_pipeline", "_source", "_switch")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that it is put together from
         self,
         pipeline: Pipeline,
         source: Callable[[], Snapshot],
@@ -137,10 +140,15 @@ class Reviewer:
         line: Line | None,
         clock: Callable[[], float],
         live: Live | None = None,
+        owners: Owners | None = None,
         switch: Position = ENFORCING,
     ) -> None:
-        """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own."""
+        """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own.
+
+        PodGroups are corrected where ``owners`` are and the profile has a plugin for it.
+        """
         self._live = live
+        self._owners = owners
         self._pipeline = pipeline
         self._source = source
         self._line = line
@@ -201,6 +209,8 @@ class Reviewer:
     async def _dispatch(
         self, phase: Phase, request: AdmissionRequest, deadline: float | None
     ) -> Result:
+        if podgroups.is_one(request):
+            return await self._judge_pod_group(phase, request, deadline)
         kind = _RESOURCES.get(request.resource) if request.group == names.GROUP else None
         raw = request.object
         if (
@@ -254,6 +264,29 @@ class Reviewer:
         return await self._pipeline.validate_runtime(
             ctx, old, CompiledRuntime({**raw, "kind": kind}, ctx.line)
         )
+
+    async def _judge_pod_group(
+        self, phase: Phase, request: AdmissionRequest, deadline: float | None
+    ) -> Result:
+        """Correct what the Trainer asks for in a PodGroup; raises Unresolved where its TrainJob is no help."""
+        owner = podgroups.owner_of(request)
+        raw = request.object
+        if (
+            phase != "mutate"
+            or self._owners is None
+            or not self._pipeline.corrects_pod_groups
+            or owner is None
+            or raw is None
+        ):
+            return Result()
+        ctx = self._context(request, deadline)
+        job, ctx.cluster, warnings = await self._owners.owned(ctx, owner)
+        ctx.line = podgroups.line_of(self._line, ctx.cluster, job)
+        if not shape_of(ctx.line.name, names.TRAIN_JOB)(job):
+            raise Unresolved(f"TrainJob {owner.name} is none of Trainer {ctx.line.name}")
+        result = await self._pipeline.correct_pod_group(ctx, raw, job)
+        result.findings.warnings[:0] = warnings
+        return result
 
     def _context(self, request: AdmissionRequest, deadline: float | None) -> Context:
         cluster = self._source()

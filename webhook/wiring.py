@@ -25,7 +25,7 @@ import uvloop
 from certs.keypair import Front
 from plugins.framework import lines
 from plugins.framework.errors import ConfigError
-from webhook import files, logs, mode, offline, review, server
+from webhook import files, logs, mode, offline, podgroups, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline
 from webhook.certfiles import CertificateFiles
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from plugins.framework.cluster import Snapshot
+    from plugins.framework.context import Context
     from plugins.framework.pipeline import Pipeline
     from webhook.config import Address, ServeOptions
     from webhook.kube.calls import Calls
+    from webhook.podgroups import Owned, Owner
     from webhook.review import Live
     from webhook.yamlio import Document
 
@@ -106,6 +108,10 @@ class Origin(Protocol):
         """What reads and writes single objects, where there is an API server."""
 
     @abstractmethod
+    async def owned(self, ctx: Context, owner: Owner) -> Owned:
+        """The TrainJob of a PodGroup. Raises Unresolved."""
+
+    @abstractmethod
     def checks(self) -> Mapping[str, Check]:
         """What must be so before we are ready."""
 
@@ -157,16 +163,16 @@ class Service:
         self._logger = logger
         self._recorder = recorder = Recorder()
         recorder.version(metadata.version("stationmaster"))
-        pipeline = build_pipeline(options.profile, recorder)
+        pipeline = build_pipeline(options.profile, recorder, pod_groups=options.pod_groups)
         switch = Switch(recorder=recorder, logger=logger)
         self._origin: Origin = _origin(options, pipeline, recorder, logger, switch)
-        line = options.trainer_version
         reviewer = review.Reviewer(
             pipeline,
             lambda: self._origin.snapshot,
-            line=lines.LINES[line] if line else None,
+            line=lines.named(options.trainer_version),
             clock=time.monotonic,
             live=self._origin.live,
+            owners=self._origin,
             switch=switch,
         )
         self._trust = _trust(options, self._origin.calls, recorder, logger)
@@ -373,9 +379,15 @@ class Folder:
             interval_seconds=options.poll_seconds,
             read=self._read,
         )
+        self._line = lines.named(options.trainer_version)
         documents = self._follower.load()
         self.snapshot: Snapshot = self._next
+        self._train_jobs = self._next_train_jobs
         self._look_at(documents)
+
+    async def owned(self, ctx: Context, owner: Owner) -> Owned:
+        """The TrainJob among the documents. Raises Unresolved."""
+        return await self._train_jobs.owned(ctx, owner)
 
     def checks(self) -> Mapping[str, Check]:
         """It has been read, or we would not be here."""
@@ -399,10 +411,11 @@ class Folder:
         """Runs in a thread: indexing 5,000 runtimes would hold up the loop for a quarter of a second."""
         documents = files.read_tree(directory)
         self._next: Snapshot = offline.snapshot_of(documents)
+        self._next_train_jobs = podgroups.Documents((d.obj for d in documents), self._line)
         return documents
 
     def _swap(self, documents: list[Document]) -> None:
-        self.snapshot = self._next
+        self.snapshot, self._train_jobs = self._next, self._next_train_jobs
         self._look_at(documents)
         self._logger.info("folder changed", objects=len(documents))
 

@@ -40,6 +40,8 @@ class CoScheduling(
     """``podGroupPolicy.coscheduling`` (semantics 5.2)."""
 
     name: ClassVar[str] = NAME
+    corrected: bool
+    """Whether the PodGroup is corrected where it is made."""
 
     def enforce_pod_group_policy(self, ctx: Context, info: Info) -> None:
         """Label every pod with the PodGroup's name."""
@@ -55,7 +57,7 @@ class CoScheduling(
         del ctx, old, new
         found = Findings()
         if info is not None and _applies(info.runtime):
-            found.warn(*gang.warn_about_gang(p.base for p in info.pod_sets))
+            found.warn(*gang.warn_about_job(info, corrected=self.corrected))
         return found
 
     def validate_runtime(
@@ -70,7 +72,7 @@ class CoScheduling(
             )
             found.error(field.forbidden(_POLICY, detail))
         if _applies(new):
-            found.warn(*gang.warn_about_gang(new.jobs))
+            found.warn(*gang.warn_about_gang(new.jobs, corrected=self.corrected))
         timeout = values.at(new.pod_group_policy, "coscheduling", "scheduleTimeoutSeconds")
         if type(timeout) is int and timeout < 0:
             at = _POLICY.child("coscheduling", "scheduleTimeoutSeconds")
@@ -111,9 +113,9 @@ def _applies(runtime: CompiledRuntime) -> bool:
     return runtime.pod_group_policy.get("coscheduling") is not None
 
 
-def new(_args: Args, _handle: Handle) -> CoScheduling:
+def new(_args: Args, handle: Handle) -> CoScheduling:
     """Build the plugin."""
-    return CoScheduling()
+    return CoScheduling(gang.is_corrected(handle))
 
 
 SPEC: Final = PluginSpec(name=NAME, build=new)

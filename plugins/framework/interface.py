@@ -130,6 +130,18 @@ class ValidateRuntimePlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class CorrectPodGroupPlugin(Plugin, Protocol):
+    """Mutate of a PodGroup that the controller has made for a TrainJob."""
+
+    @abstractmethod
+    def correct_pod_group(self, ctx: Context, info: Info, draft: Draft) -> Findings:
+        """Write to the draft, which is of the PodGroup; ``info`` is its TrainJob resolved.
+
+        A PodGroup is never refused: errors among the findings are said as warnings.
+        """
+
+
+@runtime_checkable
 class ComponentBuilderPlugin(Plugin, Protocol):
     """Render: build the objects that the controller would apply, in its order."""
 
@@ -149,6 +161,7 @@ EXTENSION_POINTS: tuple[tuple[str, Any, str], ...] = (
     ("recordResolution", RecordResolutionPlugin, "record_resolution"),
     ("customValidation", CustomValidationPlugin, "validate"),
     ("validateRuntime", ValidateRuntimePlugin, "validate_runtime"),
+    ("correctPodGroup", CorrectPodGroupPlugin, "correct_pod_group"),
     ("componentBuilder", ComponentBuilderPlugin, "build"),
 )
 """Name in a profile, Protocol (no type can say "a protocol class"), method: in the order of a TrainJob's way."""

@@ -184,6 +184,11 @@ LINES: Final[dict[str, Line]] = {line.name: line for line in (_V20, _V21, _V22, 
 NEWEST: Final = _V23
 
 
+def named(name: str | None) -> Line | None:
+    """The line of that name; None for None, which leaves it to the CRD or to the job."""
+    return LINES[name] if name else None
+
+
 def of_job(spec: object) -> Line:
     """The line that a TrainJob's own override field belongs to; the newest where it shows none."""
     if isinstance(spec, dict):

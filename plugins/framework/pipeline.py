@@ -19,6 +19,7 @@ from plugins.framework.draft import Change, Draft
 from plugins.framework.errors import BuildError, ConfigError, DeadlineExceeded, PluginFault
 from plugins.framework.field import FieldError, Findings, Path
 from plugins.framework.interface import EXTENSION_POINTS, Plugin
+from plugins.framework.registry import Handle
 from plugins.framework.resolve import resolve
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ class Pipeline:
                 f"profile: pluginConfig names {', '.join(sorted(unknown))}, which do not run"
             )
         order = (*profile.plugins, *sorted(profile.named - set(profile.plugins)))
+        handle = Handle(at=profile.at)
         self.plugins: dict[str, Plugin] = {
-            n: registry.build(n, profile.args.get(n, {})) for n in order
+            n: registry.build(n, profile.args.get(n, {}), handle) for n in order
         }
         self.exempt_users = profile.exempt_users
         self._on_fault = profile.on_fault
@@ -162,6 +164,41 @@ class Pipeline:
             self._collect("validate_runtime", before, ctx, None, old)
             _ratchet(result.findings, before.findings)
         return result
+
+    # PodGroups
+
+    @property
+    def corrects_pod_groups(self) -> bool:
+        """Whether any plugin has to do with PodGroups."""
+        return bool(self._steps["correct_pod_group"])
+
+    async def correct_pod_group(
+        self, ctx: Context, raw: dict[str, Any], job: dict[str, Any]
+    ) -> Result:
+        """Correct the PodGroup of a TrainJob; it is never refused, and left alone where the job is no help."""
+        draft, result = Draft(raw), Result()
+        try:
+            info = self.resolve(ctx, job)
+            if info is None or info.build_error:
+                result.findings.warn(_not_resolved(TrainJob(job), info))
+                return result
+            self._correct(ctx, result, info, draft)
+        except PluginFault as fault:
+            self._fault(result, fault)
+        errors, result.findings.errors[:] = list(result.findings.errors), []
+        result.findings.warn(*map(str, errors))
+        return self._finish(result, draft, info=None)
+
+    def _correct(self, ctx: Context, result: Result, info: Info, draft: Draft) -> None:
+        for name, method in self._steps["correct_pod_group"]:
+            with draft.by(name):
+                try:
+                    result.findings.add(method(ctx, info, draft))
+                except DeadlineExceeded:
+                    raise
+                except Exception as error:  # noqa: BLE001  # the one place where anything is caught
+                    self._fault(result, PluginFault(name, "correct_pod_group", error))
+        ctx.check_deadline()
 
     # Steps
 
@@ -359,6 +396,13 @@ def _cannot_be_built(info: Info) -> FieldError:
         info.job.runtime_name,
         f"the Trainer's controller fails on this job in every reconcile: {info.build_error}",
     )
+
+
+def _not_resolved(job: TrainJob, info: Info | None) -> str:
+    """Why nothing is known of the pods of a job."""
+    if info is None:
+        return f"the PodGroup is left as it is: the runtime {job.runtime_name} of its TrainJob does not exist"
+    return f"the PodGroup is left as it is: its TrainJob cannot be built: {info.build_error}"
 
 
 def _ratchet(findings: Findings, before: Findings) -> None:

@@ -23,7 +23,7 @@ The shape is that of KubeSchedulerConfiguration::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import msgspec
@@ -89,6 +89,13 @@ class Profile:
             if self.points
             else frozenset(self.plugins)
         )
+
+    def with_plugin(self, name: str) -> Profile:
+        """The same with one more plugin, at every point, last; as it is where that one runs already."""
+        if name in self.named:
+            return self
+        points = {point: (*names, name) for point, names in self.points.items()}
+        return replace(self, plugins=(*self.plugins, name), points=points)
 
     def at(self, point: str) -> tuple[str, ...]:
         """The names that may run at a point, in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +18,13 @@ GROUP: Final = "stationmaster.plugins"
 """The entry-point group under which outside packages publish a ``PluginSpec``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """What the Pipeline lends to a plugin when it is built. Nothing is lent yet; the parameter is the contract."""
+    """What the Pipeline lends to a plugin when it is built."""
 
-    __slots__ = ()
+    at: Callable[[str], Sequence[str]] = lambda _: ()
+    """The names of the plugins that may run at an extension point: a plugin may have to say less where another
+    does more."""
 
 
 class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -59,7 +62,7 @@ class Registry:
         """All names, in the order of registration."""
         return list(self._specs)
 
-    def build(self, name: str, args: Mapping[str, Any]) -> Plugin:
+    def build(self, name: str, args: Mapping[str, Any], handle: Handle | None = None) -> Plugin:
         """Make the plugin with args from a profile. Raises ConfigError that says what would be right."""
         spec = self._specs.get(name)
         if spec is None:
@@ -71,7 +74,7 @@ class Registry:
         except msgspec.ValidationError as error:
             known = ", ".join(f.encode_name for f in msgspec.structs.fields(spec.args)) or "none"
             raise ConfigError(f"args of plugin {name}: {error} (known args: {known})") from error
-        return spec.build(decoded, Handle())
+        return spec.build(decoded, handle or Handle())
 
 
 def add_outside(registry: Registry, wanted: frozenset[str]) -> None:

@@ -41,6 +41,8 @@ class Volcano(
     """``podGroupPolicy.volcano`` (semantics 5.3)."""
 
     name: ClassVar[str] = NAME
+    corrected: bool
+    """Whether the PodGroup is corrected where it is made."""
 
     def enforce_pod_group_policy(self, ctx: Context, info: Info) -> None:
         """Annotate every pod with the PodGroup's name."""
@@ -67,7 +69,7 @@ class Volcano(
             found.warn(
                 f"jobs name priority classes {', '.join(classes)}: the PodGroup gets the last"
             )
-        found.warn(*gang.warn_about_gang(p.base for p in info.pod_sets))
+        found.warn(*gang.warn_about_job(info, corrected=self.corrected))
         return found
 
     def validate_runtime(
@@ -78,7 +80,7 @@ class Volcano(
         found = Findings()
         if not _applies(new):
             return found
-        found.warn(*gang.warn_about_gang(new.jobs))
+        found.warn(*gang.warn_about_gang(new.jobs, corrected=self.corrected))
         if new.jobset_annotations.get(QUEUE_ANNOTATION) == "":
             at = Path("spec", "template", "metadata", "annotations").key(QUEUE_ANNOTATION)
             found.error(field.invalid(at, "", "Volcano queue name must not be empty"))
@@ -152,9 +154,9 @@ def _queue_path(info: Info, job: TrainJob) -> Path:
     return _RUNTIME
 
 
-def new(_args: Args, _handle: Handle) -> Volcano:
+def new(_args: Args, handle: Handle) -> Volcano:
     """Build the plugin."""
-    return Volcano()
+    return Volcano(gang.is_corrected(handle))
 
 
 SPEC: Final = PluginSpec(name=NAME, build=new)

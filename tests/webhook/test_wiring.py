@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import os
 import signal
@@ -16,6 +17,7 @@ from benchmarks.review import create_review
 from certs import authority
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
+from tests.reviews import recorded
 from tests.webhook.fakes import Client, review
 from tests.webhook.running import Running, serving
 from webhook import certfiles, logs, wiring
@@ -96,6 +98,59 @@ async def test_it_is_ready_and_answers(options: ServeOptions) -> None:
         assert refused.json["response"]["status"]["code"] == 422
         assert (await client.post("/mutate", review())).status == 400
         client.close()
+
+    await serving(options, story)
+
+
+TRAIN_JOB = f"""\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: gang
+  namespace: team
+  uid: {recorded.review(15)["request"]["object"]["metadata"]["ownerReferences"][0]["uid"]}
+spec:
+  runtimeRef:
+    name: base-torch
+  trainer:
+    numNodes: NODES
+"""
+
+
+async def ask_for_members(running: Running) -> int | None:
+    """What a PodGroup of four members is corrected to; None where it stays."""
+    client = await running.connect()
+    answer = await client.post("/mutate?timeout=5s", orjson.dumps(recorded.review(15)))
+    client.close()
+    assert answer.status == 200
+    response = answer.json["response"]
+    assert response["allowed"]
+    patch = orjson.loads(base64.b64decode(response.get("patch", "W10=")))
+    return next((o["value"] for o in patch if o["path"] == "/spec/minMember"), None)
+
+
+async def test_a_podgroup_is_corrected_by_the_trainjobs_of_the_folder(
+    options: ServeOptions,
+) -> None:
+    write(options, "job.yaml", TRAIN_JOB.replace("NODES", "3"))
+
+    async def story(running: Running) -> None:
+        assert await ask_for_members(running) == 3
+        write(options, "job.yaml", TRAIN_JOB.replace("NODES", "5"))
+        while await ask_for_members(running) != 5:  # noqa: ASYNC110  # a file, not an event
+            await asyncio.sleep(0.02)
+
+    running = await serving(replace(options, pod_groups=True), story)
+
+    first = next(line for line in running.lines if line.get("kind") == "PodGroup")
+    assert (first["decision"], first["webhook"], first["name"]) == ("patched", "mutate", "gang")
+
+
+async def test_a_podgroup_stays_as_it_is_unless_we_are_told(options: ServeOptions) -> None:
+    write(options, "job.yaml", TRAIN_JOB.replace("NODES", "3"))
+
+    async def story(running: Running) -> None:
+        assert await ask_for_members(running) is None
 
     await serving(options, story)
 

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 @options.output(("yaml", "json", "patch", "diff", "review"))
 @options.trainer_version
 @options.profile
-def command(
+@options.pod_groups
+def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
@@ -52,17 +53,21 @@ def command(
     output: str,
     trainer_version: str | None,
     profile: Path | None,
+    pod_groups: bool,
 ) -> int:
     """Show what admission makes of TrainJobs and runtimes, or why they are refused.
 
-    FILE may hold TrainJobs, TrainingRuntimes, ClusterTrainingRuntimes, or AdmissionReviews of them.
+    FILE may hold TrainJobs, TrainingRuntimes, ClusterTrainingRuntimes, or AdmissionReviews of them, and,
+    with --podgroups, of the PodGroups of TrainJobs that are in DIR.
     They first meet what the API server would do to them (pruning, defaults, types, CEL rules), then
     the plugins. A refused object is not printed; all that is wrong with it goes to stderr.
     """
     from webhook import offline  # noqa: PLC0415  # the engine, and not for `--help`
 
     report = Report.on_stderr()
-    engine = offline.load(read_tree(directory), line=trainer_version, profile=profile)
+    engine = offline.load(
+        read_tree(directory), line=trainer_version, profile=profile, pod_groups=pod_groups
+    )
     documents = read_ours(filename, ALL_OURS, report, any_review=True)
     stored = read_old(old, report)
 

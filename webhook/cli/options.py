@@ -39,6 +39,12 @@ def folder(*, required: bool) -> Callable[[_F], _F]:
 
 directory = folder(required=True)
 profile = path("--profile", about="Which plugins run, in which order, with which arguments.")
+pod_groups = click.option(
+    "--podgroups",
+    "pod_groups",
+    is_flag=True,
+    help="Correct the PodGroups that the Trainer makes: only pods that exist first can be a gang.",
+)
 trainer_version = click.option(
     "--trainer-version",
     type=click.Choice(LINES),

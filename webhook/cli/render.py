@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 @options.output(("yaml", "json", "table"))
 @options.trainer_version
 @options.profile
-def command(
+@options.pod_groups
+def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
@@ -47,6 +48,7 @@ def command(
     output: str,
     trainer_version: str | None,
     profile: Path | None,
+    pod_groups: bool,
 ) -> int:
     """Show what the Trainer would create for TrainJobs: JobSets, PodGroups, ConfigMaps, Secrets.
 
@@ -56,7 +58,9 @@ def command(
     from webhook import offline  # noqa: PLC0415  # the engine, and not for `--help`
 
     report = Report.on_stderr()
-    engine = offline.load(read_tree(directory), line=trainer_version, profile=profile)
+    engine = offline.load(
+        read_tree(directory), line=trainer_version, profile=profile, pod_groups=pod_groups
+    )
     documents = read_ours(filename, TRAIN_JOBS, report)
     results = []
     for document, rendered in report.judge(

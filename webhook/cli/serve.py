@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     help="Where probes and metrics are asked for: /healthz, /readyz, /metrics.",
 )
 @options.profile
+@options.pod_groups
 @options.trainer_version
 @options.path(
     "--cert-dir",
@@ -110,6 +111,7 @@ def command(  # noqa: PLR0913  # one argument an option
     listen: Address,
     health_listen: Address,
     profile: Path | None,
+    pod_groups: bool,
     trainer_version: str | None,
     cert_dir: Path | None,
     cert_files: Path | None,
@@ -144,6 +146,7 @@ def command(  # noqa: PLR0913  # one argument an option
             listen=listen,
             health_listen=health_listen,
             profile=profile,
+            pod_groups=pod_groups,
             trainer_version=trainer_version,
             cert_dir=cert_dir,
             cert_files=cert_files,

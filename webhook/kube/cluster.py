@@ -13,10 +13,12 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from plugins.framework import lines
 from plugins.framework.interface import WatchExtensionPlugin
 from webhook.kube import client, resources
 from webhook.kube.live import Live
 from webhook.kube.mode import ModeFollower
+from webhook.kube.owners import Owners
 from webhook.kube.source import Source
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from plugins.framework.cluster import Snapshot
+    from plugins.framework.context import Context
     from plugins.framework.pipeline import Pipeline
     from webhook.config import ServeOptions
     from webhook.kube.calls import Calls
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from webhook.kube.reflector import Reflector, Surroundings
     from webhook.metrics import Recorder
     from webhook.mode import Switch
+    from webhook.podgroups import Owned, Owner
     from webhook.routes import Check
 
 
@@ -61,10 +65,16 @@ class Cluster:
             on_change=self._tell,
             on_problem=self._tell_problem,
         )
-        self.live: Live | None = Live(
-            self._client, self.source, clock=around.clock, stale=options.stale
-        )
+        live = Live(self._client, self.source, clock=around.clock, stale=options.stale)
+        self.live: Live | None = live
         self.calls: Calls | None = self._client
+        self._owners = Owners(
+            self._client,
+            self.source,
+            live,
+            clock=around.clock,
+            line=lines.named(options.trainer_version),
+        )
         self._mode = ModeFollower(
             switch,
             self._client,
@@ -78,6 +88,10 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """The cluster as it is known now."""
         return self.source.snapshot
+
+    async def owned(self, ctx: Context, owner: Owner) -> Owned:
+        """The TrainJob of a PodGroup, as it is stored now. Raises Unresolved."""
+        return await self._owners.owned(ctx, owner)
 
     def checks(self) -> Mapping[str, Check]:
         """All is read; and, where old knowledge is not to be used, none of it is old."""

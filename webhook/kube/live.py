@@ -41,7 +41,7 @@ MARGIN_SECONDS: Final = 0.2
 READS_AT_ONCE: Final = 20
 READS_PER_SECOND: Final = 10.0
 
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 """What a user wrote becomes part of a path: only what can be a name may."""
 
 Policy = Literal["serve", "fail"]
@@ -83,7 +83,7 @@ class Live:
                 raise NotNow(f"Stationmaster has just started: {unsynced}")
             if stale and self._stale == "fail":
                 raise NotNow(f"Stationmaster is {stale}", retry_after_seconds=None)
-            cluster = await self._with_runtime(ctx, TrainJob(raw))
+            cluster = await self.with_runtime(ctx, TrainJob(raw))
         else:
             cluster = await self._with_snapshot(ctx, TrainJob(raw), warnings)
         if unsynced or stale:
@@ -92,10 +92,11 @@ class Live:
             )
         return Looked(cluster, tuple(warnings))
 
-    async def _with_runtime(self, ctx: Context, job: TrainJob) -> Snapshot:
+    async def with_runtime(self, ctx: Context, job: TrainJob) -> Snapshot:
+        """With the runtime that a job names, read if the caches lack it. Raises NotNow."""
         kind, name = job.runtime_kind, job.runtime_name
         resource = RUNTIMES.get(kind) if job.runtime_group == names.GROUP else None
-        if resource is None or not _NAME.fullmatch(name) or not _NAME.fullmatch(ctx.namespace):
+        if resource is None or not NAME.fullmatch(name) or not NAME.fullmatch(ctx.namespace):
             return ctx.cluster
         if ctx.cluster.runtime(kind, ctx.namespace, name, ctx.line) is not None:
             return ctx.cluster
@@ -113,12 +114,11 @@ class Live:
     async def _with_snapshot(self, ctx: Context, job: TrainJob, warnings: list[str]) -> Snapshot:
         """With the runtime as the Trainer keeps it for this job; an update never waits for it in vain."""
         old = TrainJob(values.obj(ctx.request.old_object))
-        if not _is_judged_anew(ctx, old, job) or not _NAME.fullmatch(job.name):
+        if not _is_judged_anew(ctx, old, job) or not NAME.fullmatch(job.name):
             return ctx.cluster
-        name = f"{job.name}-runtime-snapshot"
-        path = f"/api/v1/namespaces/{ctx.namespace}/configmaps/{name}"
+        path = copy_path(ctx.namespace, job.name)
         try:
-            config_map = await self._read(ctx, ("ConfigMap", ctx.namespace, name), path)
+            config_map = await self._read(ctx, ("ConfigMap", ctx.namespace, job.name), path)
         except (ApiError, Unreachable, TimeoutError, NotNow):
             warnings.append(
                 "the Trainer's copy of the runtime could not be read: judged by the runtime as it is now"
@@ -173,6 +173,11 @@ def _is_judged_anew(ctx: Context, old: TrainJob, new: TrainJob) -> bool:
         and not (new.is_terminating or old.is_terminating or old.is_finished)
         and not values.same(old.spec.get(key), new.spec.get(key))
     )
+
+
+def copy_path(namespace: str, job: str) -> str:
+    """Where the Trainer keeps its copy of a job's runtime."""
+    return f"/api/v1/namespaces/{namespace}/configmaps/{job}-runtime-snapshot"
 
 
 def runtime_in(config_map: dict[str, Any], job: TrainJob) -> dict[str, Any] | None:

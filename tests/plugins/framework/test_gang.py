@@ -94,6 +94,8 @@ def test_every_job_that_waits_or_names_no_scheduler_is_named() -> None:
         .job("b", depends_on={"a": "Complete"})
         .node(depends_on={"b": "Ready"})
     )
-    waits, scheduler = gang.warn_about_gang(compiled(runtime).jobs)
+    jobs = compiled(runtime).jobs
+    waits, scheduler = gang.warn_about_gang(jobs, corrected=False)
     assert "but b, node waits" in waits
     assert scheduler.startswith("job b, node names no schedulerName")
+    assert gang.warn_about_gang(jobs, corrected=True) == [scheduler]

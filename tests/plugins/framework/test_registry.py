@@ -11,7 +11,7 @@ import pytest
 from plugins.framework import registry as module
 from plugins.framework.errors import ConfigError
 from plugins.framework.registry import Args, Handle, PluginSpec, Registry, add_outside
-from plugins.registry import in_tree, registry
+from plugins.registry import in_tree, opt_in, registry
 
 NAME: Final = "Acme"
 
@@ -87,14 +87,14 @@ def test_a_plugin_without_args_takes_none() -> None:
 
 def test_every_plugin_in_tree_is_built_without_args_and_carries_its_name() -> None:
     found = registry()
-    assert found.names == [spec.name for spec in in_tree()]
+    assert found.names == [spec.name for spec in (*in_tree(), *opt_in())]
     for name in found.names:
         assert found.build(name, {}).name == name
 
 
 def test_a_plugin_is_the_same_whoever_builds_it() -> None:
     """Nothing depends on what was built before: no state of modules."""
-    for spec in in_tree():
+    for spec in (*in_tree(), *opt_in()):
         assert spec.build(spec.args(), Handle()) == spec.build(spec.args(), Handle())
 
 

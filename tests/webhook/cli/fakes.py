@@ -102,10 +102,19 @@ class Engine:
     on_explain: Callable[[Document], Explained] = lambda _d: Explained()
     on_convert: Callable[[Document, str], Converted] = lambda d, _to: Converted(obj=d.obj)
     loaded: tuple[list[Document], str | None, Path | None] | None = None
+    pod_groups: bool = False
     old: list[Document | None] = field(default_factory=list)
 
-    def load(self, documents: list[Document], *, line: str | None, profile: Path | None) -> Engine:
+    def load(
+        self,
+        documents: list[Document],
+        *,
+        line: str | None,
+        profile: Path | None,
+        pod_groups: bool = False,
+    ) -> Engine:
         self.loaded = (documents, line, profile)
+        self.pod_groups = pod_groups
         return self
 
     def admit(self, document: Document, old: Document | None = None) -> Outcome:

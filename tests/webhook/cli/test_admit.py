@@ -207,3 +207,13 @@ def test_lists_are_taken_apart(run: Run, engine: Engine) -> None:
     items = json.dumps([read(job(name), "")[0].obj for name in "ab"])
     ran = run(*ADMIT, stdin=f'{{"apiVersion": "v1", "kind": "List", "items": {items}}}')
     assert (ran.code, len(objects(ran.out))) == (0, 2)
+
+
+@pytest.mark.parametrize("command", ["admit", "render"])
+@pytest.mark.parametrize("given", [True, False])
+def test_podgroups_are_corrected_if_that_is_said(
+    run: Run, engine: Engine, command: str, *, given: bool
+) -> None:
+    words = ("--podgroups",) if given else ()
+    run(command, "-f", "-", "--from", "cluster", *words, stdin=job())
+    assert engine.pod_groups is given

@@ -17,6 +17,7 @@ from certs import authority
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
 from tests.webhook.fakes import LIMIT
+from tests.webhook.kube import test_live, test_owners
 from tests.webhook.kube.apiserver import ApiServer, status
 from tests.webhook.kube.fake_calls import FakeCalls
 from tests.webhook.running import Running, serving
@@ -112,6 +113,22 @@ async def test_switched_off_it_is_ready_though_the_cluster_cannot_be_read(
             assert await running.health("/readyz") == want
 
     await serving(replace(options, stale=stale, stale_seconds=0.0), story)
+
+
+async def test_a_podgroup_is_corrected_by_its_trainjob_in_the_cluster(
+    server: ApiServer, options: ServeOptions
+) -> None:
+    server.put(test_live.runtime(3))
+    server.others[test_owners.JOB] = test_owners.job()
+
+    async def story(running: Running) -> None:
+        await running.until("/readyz/caches", "ok")
+        client = await running.connect()
+        answer = await client.post("/mutate?timeout=5s", orjson.dumps(test_owners.review()))
+        client.close()
+        assert test_owners.members(answer.json["response"]) == 3
+
+    await serving(replace(options, pod_groups=True), story)
 
 
 async def test_while_the_api_server_does_not_answer_it_lives_and_is_not_ready(
