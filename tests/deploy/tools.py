@@ -52,6 +52,19 @@ def kustomized(program: str, overlay: str) -> list[Object]:
     return _objects([program, "kustomize", str(DEPLOY / "kustomize" / "overlays" / overlay)])
 
 
+def with_components(program: str, folder: Path, overlay: str, *components: str) -> list[Object]:
+    """What a kustomization of one's own in ``folder`` sends, with components added to an overlay."""
+    deploy = Path(os.path.relpath(DEPLOY / "kustomize", folder))
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [str(deploy / "overlays" / overlay)],
+        "components": [str(deploy / "components" / each) for each in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return _objects([program, "kustomize", str(folder)])
+
+
 def templated(program: str, *settings: str) -> list[Object]:
     """What ``helm install`` would send."""
     flags = [flag for setting in settings for flag in ("--set", setting)]
