@@ -55,6 +55,7 @@ SHORTEST_MARGIN: Final = 0.1
 
 
 Decide: TypeAlias = Callable[..., Awaitable["Answer"]]
+Webhook: TypeAlias = Literal["mutate", "mutate-podgroups", "validate"]
 
 
 class Reviewer(Protocol):
@@ -81,8 +82,9 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Let ``reviewer`` decide; ``clock`` is the one that deadlines are read from."""
-        self._decide: dict[str, Decide] = {
+        self._decide: dict[Webhook, Decide] = {
             "mutate": reviewer.mutate,
+            "mutate-podgroups": reviewer.mutate,
             "validate": reviewer.validate,
         }
         self._recorder = recorder
@@ -155,7 +157,7 @@ class Admission:
 class Target(NamedTuple):
     """What a request's path and query ask for."""
 
-    webhook: Literal["mutate", "validate"]
+    webhook: Webhook
     seconds: float
     """How long we may take: the caller's timeout less our margin."""
 
@@ -175,8 +177,10 @@ def parse_target(raw: str) -> Target | None:
     return Target(webhook, seconds - max(seconds * MARGIN, SHORTEST_MARGIN))
 
 
-PATHS: Final[dict[str, Literal["mutate", "validate"]]] = {
+PATHS: Final[dict[str, Webhook]] = {
     "/mutate": "mutate",
+    # Apart, since its answers wait for the API server: metrics of the other stay those of answers that do not.
+    "/mutate-podgroups": "mutate-podgroups",
     "/validate": "validate",
 }
 TIMEOUT: Final = re.compile(r"(?:^|&)timeout=(\d{1,6})s(?:&|$)", re.ASCII)

@@ -12,6 +12,7 @@ from tests.deploy.test_helm import comparable
 from tests.deploy.test_rbac import granted
 from tests.deploy.tools import NAMESPACE, Object
 from webhook import podgroups
+from webhook.app import PATHS
 
 COMPONENT = "podgroups"
 ENTRY = "podgroups.stationmaster.dev"
@@ -70,7 +71,10 @@ def test_it_fails_open_and_matches_podgroups_only(added: Rendered, one: One) -> 
         assert rule["operations"] == ["CREATE", "UPDATE"]
     groups = {group for rule in entry["rules"] for group in rule["apiGroups"]}
     assert groups == podgroups.GROUPS
-    for key in ("namespaceSelector", "clientConfig", "matchPolicy", "reinvocationPolicy"):
+    path = entry["clientConfig"]["service"].pop("path")
+    assert PATHS[path] == "mutate-podgroups"
+    assert entry["clientConfig"]["service"].items() < other["clientConfig"]["service"].items()
+    for key in ("namespaceSelector", "matchPolicy", "reinvocationPolicy"):
         assert entry[key] == other[key], key
     assert NAMESPACE in str(entry["namespaceSelector"])
 

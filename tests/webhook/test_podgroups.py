@@ -6,20 +6,24 @@ import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.framework import gang, lines
+from plugins.framework import gang, lines, profile
 from plugins.framework.errors import DeadlineExceeded
+from plugins.registry import in_tree
 from tests.builders import Builder, Json, MakeRuntime, make_train_job
 from tests.faults.kit import rt_mpi, rt_torch
 from tests.folder import Folder
 from tests.plugins.kit import stored, table
 from tests.reviews import recorded
 from tests.reviews.desk import TRAINER, Reply, pipeline_of, read, snapshot_of
+from webhook import yamlio
+from webhook.assembly import build_pipeline
 from webhook.podgroups import Documents, Owned, Owner, Unresolved, owner_of
 from webhook.review import Phase, Reviewer, request_of
 
@@ -83,7 +87,7 @@ class Desk:
     def of(
         cls,
         *objects: Builder | Json,
-        profile: Json | None = ENABLED,
+        profile_document: Json | None = ENABLED,
         line: str | None = "2.3",
         error: Exception | None = None,
     ) -> Desk:
@@ -91,7 +95,7 @@ class Desk:
         chosen = lines.named(line)
         return cls(
             Reviewer(
-                pipeline_of(profile),
+                pipeline_of(profile_document),
                 lambda: snapshot_of(*raw),
                 line=chosen,
                 clock=lambda: 0.0,
@@ -211,7 +215,7 @@ def test_whoever_changes_a_count_is_corrected() -> None:
 
 
 def test_without_the_plugin_nothing_is_corrected() -> None:
-    assert Desk.of(waiting(), job(), profile=None).ask(review()).patch is None
+    assert Desk.of(waiting(), job(), profile_document=None).ask(review()).patch is None
 
 
 # Where there is no TrainJob to go by
@@ -358,3 +362,18 @@ def test_render_says_why_a_gang_stays_as_it_is() -> None:
         make_train_job().runtime("base-torch").nodes(0)
     )
     assert any("a gang of 0 pods cannot be asked for" in w for w in rendered.findings.warnings)
+
+
+# Put together
+
+
+def test_the_option_and_a_profile_that_enables_it_come_to_the_same(tmp_path: Path) -> None:
+    whole = {"apiVersion": profile.API_VERSION, "kind": profile.KIND, **ENABLED}
+    file = tmp_path / "profile.yaml"
+    file.write_text(yamlio.dump(whole), encoding="utf-8")
+    orders = [
+        list(build_pipeline(path, pod_groups=given).plugins)
+        for path, given in ((file, True), (file, False), (None, True))
+    ]
+    assert orders == [[*(spec.name for spec in in_tree()), gang.CORRECTION]] * 3
+    assert gang.CORRECTION not in build_pipeline(None).plugins

@@ -120,7 +120,7 @@ spec:
 async def ask_for_members(running: Running) -> int | None:
     """What a PodGroup of four members is corrected to; None where it stays."""
     client = await running.connect()
-    answer = await client.post("/mutate?timeout=5s", orjson.dumps(recorded.review(15)))
+    answer = await client.post("/mutate-podgroups?timeout=5s", orjson.dumps(recorded.review(15)))
     client.close()
     assert answer.status == 200
     response = answer.json["response"]
@@ -143,7 +143,11 @@ async def test_a_podgroup_is_corrected_by_the_trainjobs_of_the_folder(
     running = await serving(replace(options, pod_groups=True), story)
 
     first = next(line for line in running.lines if line.get("kind") == "PodGroup")
-    assert (first["decision"], first["webhook"], first["name"]) == ("patched", "mutate", "gang")
+    assert (first["decision"], first["webhook"], first["name"]) == (
+        "patched",
+        "mutate-podgroups",
+        "gang",
+    )
 
 
 async def test_a_podgroup_stays_as_it_is_unless_we_are_told(options: ServeOptions) -> None:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     type=options.Address(),
     default="127.0.0.1:9443",
     show_default=True,
-    help="Where AdmissionReviews arrive, over TLS: /mutate and /validate.",
+    help="Where AdmissionReviews arrive, over TLS: /mutate, /mutate-podgroups, /validate.",
 )
 @click.option(
     "--health-listen",

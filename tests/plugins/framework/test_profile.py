@@ -100,6 +100,19 @@ def test_whose_updates_are_left_alone() -> None:
     assert decode(exemptUsers=[]).exempt_users == frozenset()
 
 
+def test_one_more_plugin_runs_last_at_every_point() -> None:
+    found = decode(plugins={"preBuildSync": chosen(disabled=("B",))}).with_plugin("X")
+    assert found.plugins == (*TREE, "X")
+    assert found.at("preBuildSync") == ("A", "C", "X")
+    assert found.at("componentBuilder") == (*TREE, "X")
+
+
+def test_a_plugin_that_runs_already_stays_where_it_is() -> None:
+    found = decode(plugins={"preBuildSync": chosen(enabled=("X",))})
+    assert found.with_plugin("X") is found
+    assert found.with_plugin("A") is found
+
+
 # Errors
 
 

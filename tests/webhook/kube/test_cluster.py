@@ -124,7 +124,9 @@ async def test_a_podgroup_is_corrected_by_its_trainjob_in_the_cluster(
     async def story(running: Running) -> None:
         await running.until("/readyz/caches", "ok")
         client = await running.connect()
-        answer = await client.post("/mutate?timeout=5s", orjson.dumps(test_owners.review()))
+        answer = await client.post(
+            "/mutate-podgroups?timeout=5s", orjson.dumps(test_owners.review())
+        )
         client.close()
         assert test_owners.members(answer.json["response"]) == 3
 
