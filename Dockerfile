@@ -9,6 +9,7 @@ COPY webhook ./webhook
 COPY policies ./policies
 COPY plugins ./plugins
 COPY certs ./certs
+COPY deploy/kustomize ./deploy/kustomize
 COPY scripts/build_image_root.py ./scripts/
 RUN python scripts/build_image_root.py --out /app
 

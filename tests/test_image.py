@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from webhook.install.settings import Settings, manifests
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {"webhook", "policies", "plugins", "certs"}
@@ -56,6 +59,16 @@ def test_the_image_needs_nothing_of_the_checkout(root: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "kind: TrainJob" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_image_carries_the_manifests_of_its_version(root: Path) -> None:
+    done = start(root, "manifests", "-o", "json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = {(obj["kind"], obj["metadata"]["name"]) for obj in json.loads(done.stdout)["items"]}
+    ours = manifests(Settings())
+    assert printed == {(obj["kind"], obj["metadata"]["name"]) for obj in ours}
 
 
 @pytest.mark.slow

@@ -65,12 +65,12 @@ def with_components(program: str, folder: Path, overlay: str, *components: str) 
     return _objects([program, "kustomize", str(folder)])
 
 
-def templated(program: str, *settings: str) -> list[Object]:
+def templated(program: str, *settings: str, namespace: str = NAMESPACE) -> list[Object]:
     """What ``helm install`` would send."""
     flags = [flag for setting in settings for flag in ("--set", setting)]
     return _objects(
         [
-            *(program, "template", "stationmaster", str(CHART), "--namespace", NAMESPACE),
+            *(program, "template", "stationmaster", str(CHART), "--namespace", namespace),
             *("--kube-version", KUBERNETES, *flags),
         ]
     )

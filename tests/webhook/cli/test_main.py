@@ -29,8 +29,9 @@ def python(*words: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
 def test_help_lists_the_commands_and_teaches_by_examples(run: Run, flag: str) -> None:
     ran = run(flag)
     assert ran.code == 0
+    width = max(map(len, cli.COMMANDS)) + 1
     for name, summary in cli.COMMANDS.items():
-        assert f"  {name:8} {summary}\n" in ran.out
+        assert f"  {name:{width}} {summary}\n" in ran.out
     assert (
         "  # Serve the runtimes of a folder\n  stationmaster serve --from examples/cluster\n"
         in ran.out

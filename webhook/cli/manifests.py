@@ -1,0 +1,102 @@
+"""``stationmaster manifests``: what installs it into a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from webhook.cli import options
+from webhook.cli import output as out
+from webhook.cli.command import Examples
+
+if TYPE_CHECKING:
+    from webhook.install.settings import Certificates
+
+
+@click.command(
+    cls=Examples,
+    examples={
+        "Install into the cluster of the current context": "manifests | kubectl apply -f -",
+        "See what that would change": "manifests | kubectl diff -f -",
+        "With the image where your registry has it": (
+            "manifests --image registry.example/stationmaster | kubectl apply -f -"
+        ),
+        "With certificates of cert-manager, which must be installed": (
+            "manifests --certificates cert-manager | kubectl apply -f -"
+        ),
+        "Uninstall": "manifests | kubectl delete -f -",
+    },
+)
+@click.option(
+    "--certificates",
+    type=click.Choice(("self-managed", "cert-manager")),
+    default="self-managed",
+    show_default=True,
+    help="Who makes them: Stationmaster itself, or cert-manager.",
+)
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    default="stationmaster-system",
+    show_default=True,
+    help="The namespace to install into.",
+)
+@click.option(
+    "--image", metavar="IMAGE", default="", help="The image; without a tag, that of this version."
+)
+@click.option("--replicas", type=click.IntRange(min=1), help="How many; two without it.")
+@click.option(
+    "--exclude-namespace",
+    "excluded",
+    metavar="NAME",
+    multiple=True,
+    help="Do nothing in this namespace, as in ours and kube-*. May be repeated.",
+)
+@click.option(
+    "--kueue-user",
+    metavar="USER",
+    default="system:serviceaccount:kueue-system:kueue-controller-manager",
+    show_default=True,
+    help="Kueue's controller, whose updates are never judged.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    default="info",
+    show_default=True,
+    help="From which level on to log.",
+)
+@click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
+@options.output(("yaml", "json"))
+def command(  # noqa: PLR0913  # one argument an option
+    *,
+    certificates: Certificates,
+    namespace: str,
+    image: str,
+    replicas: int | None,
+    excluded: tuple[str, ...],
+    kueue_user: str,
+    log_level: str,
+    no_network_policy: bool,
+    output: str,
+) -> int:
+    """Print the manifests that install Stationmaster, for kubectl apply -f -.
+
+    They are those of deploy/kustomize, of the version that prints them. To change more than the
+    options do, use them as the base of a kustomization of your own, or the Helm chart.
+    """
+    from webhook.install.settings import Settings, manifests  # noqa: PLC0415  # not for `--help`
+
+    settings = Settings(
+        certificates=certificates,
+        namespace=namespace,
+        image=image,
+        replicas=replicas,
+        log_level=log_level,
+        excluded_namespaces=excluded,
+        kueue_user=kueue_user,
+        network_policy=not no_network_policy,
+    )
+    out.write_objects(output, manifests(settings), as_list=True)
+    return 0
