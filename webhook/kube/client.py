@@ -59,6 +59,14 @@ class Unreachable(StationmasterError):
     """No answer, or none that can be read."""
 
 
+class Tried(NamedTuple):
+    """What the API server would have done."""
+
+    status: int
+    said: Mapping[str, Any]
+    """The object as it would be, or the Status of the refusal, whole."""
+
+
 class Requests(Protocol):
     """What the caches need of an API server."""
 
@@ -95,6 +103,8 @@ def kubeconfig(file: Path, context: str | None = None) -> Login:
     """Log in as a kubeconfig says: tokens, certificates, programs, OIDC."""
 
     async def login() -> Configuration:
+        if not _is_there(file):
+            raise ConfigError(f"there is no kubeconfig {file}")
         config, configuration = await asyncio.to_thread(_library)
         made: Configuration = configuration()
         try:
@@ -115,6 +125,11 @@ def kubeconfig(file: Path, context: str | None = None) -> Login:
         return made
 
     return login
+
+
+def _is_there(file: Path) -> bool:
+    """Whether one of them is, as KUBECONFIG may have several; the library would print what is missing."""
+    return any(Path(each).exists() for each in str(file).split(os.pathsep))
 
 
 def _library() -> tuple[Any, Any]:
@@ -212,6 +227,17 @@ class Client:
             return None
         return said.replace(tzinfo=UTC) if said.tzinfo is None else said
 
+    async def try_create(self, path: str, body: Any) -> Tried:
+        """POST as a dry run, through admission and without a trace; a refusal is an answer. Raises Unreachable."""
+        query = {"dryRun": "All"}
+        request = _Request("POST", path, _within(CALL_SECONDS), query, body=orjson.dumps(body))
+        try:
+            response = await self._answer(request)
+            async with response:
+                return Tried(response.status, values.obj(_json(await response.read())))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(_why(error)) from error
+
     async def _decoded(self, request: _Request) -> Any:
         try:
             response = await self._request(request)
@@ -243,14 +269,18 @@ class Client:
             raise Unreachable(_why(error)) from error
 
     async def _request(self, request: _Request) -> aiohttp.ClientResponse:
+        response = await self._answer(request)
+        if response.status >= 400:
+            async with response:
+                raise _error(response.status, await response.content.read(64 * 1024))
+        return response
+
+    async def _answer(self, request: _Request) -> aiohttp.ClientResponse:
         used = self._configured()
         response = await self._send(request)
         if response.status == 401 and await self._logged_in_anew(used):
             response.close()
             response = await self._send(request)
-        if response.status >= 400:
-            async with response:
-                raise _error(response.status, await response.content.read(64 * 1024))
         return response
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
@@ -357,11 +387,16 @@ def _transport(configuration: Configuration) -> tuple[object, ...]:
     )
 
 
-def _error(status: int, body: bytes) -> ApiError:
+def _json(body: bytes) -> Any:
+    """What a server said; None where a proxy said something else."""
     try:
-        said = values.obj(orjson.loads(body))
+        return orjson.loads(body)
     except orjson.JSONDecodeError:
-        said = {}
+        return None
+
+
+def _error(status: int, body: bytes) -> ApiError:
+    said = values.obj(_json(body))
     reason = values.text(said.get("reason")) or "error"
     return ApiError(status, reason, values.text(said.get("message")) or "no message")
 

@@ -420,3 +420,44 @@ async def test_a_silent_watch_is_left(server: ApiServer, client: Client) -> None
         ) as chunks:
             await anext(chunks)
     assert len(server.watches) == 1
+
+
+@pytest.mark.parametrize("code", [201, 403, 422, 500])
+async def test_a_dry_run_leaves_no_trace_and_every_answer_is_one(
+    server: ApiServer, client: Client, code: int
+) -> None:
+    message = "a" * (2 * kube.LONGEST_MESSAGE)
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        from aiohttp import web  # noqa: PLC0415  # only here at run time
+
+        return web.json_response({"message": message}, status=code)
+
+    server.get_trick = answer
+
+    assert await client.try_create("/a", {}) == kube.Tried(code, {"message": message})
+    assert server.requests[-1].query == {"dryRun": "All"}
+
+
+async def test_a_dry_run_that_a_proxy_answers_says_nothing(
+    server: ApiServer, client: Client
+) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        from aiohttp import web  # noqa: PLC0415  # only here at run time
+
+        return web.Response(text="<html>", status=502)
+
+    server.get_trick = answer
+
+    assert await client.try_create("/a", {}) == kube.Tried(502, {})
+
+
+async def test_a_dry_run_that_nobody_answers_is_an_error(connected: Any) -> None:
+    async def login() -> Configuration:
+        await asyncio.sleep(0)
+        return Configuration(host="http://127.0.0.1:1", api_key={"BearerToken": "Bearer t"})
+
+    client = await connected(login)
+
+    with pytest.raises(Unreachable, match=r"cannot connect to 127\.0\.0\.1:1"):
+        await client.try_create("/a", {})

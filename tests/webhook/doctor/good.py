@@ -1,0 +1,131 @@
+"""An installation in which nothing is wrong, as the doctor reads it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from certs import authority, bundle, keypair, stored
+from certs.authority import Authority
+from plugins.framework.api import names
+from webhook.doctor import reading
+from webhook.doctor.facts import Facts, Trial
+from webhook.install.settings import NAMESPACE_NAME, Certificates, Settings, manifests
+from webhook.kube.client import Tried
+from webhook.kube.shared import names_of
+
+Object = dict[str, Any]
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NAMESPACE = "stationmaster-system"
+RENEWED = "2026-03-01T11:59:58.123456Z"
+TRAINER = "defaulter.trainer.kubeflow.org"
+KUEUE = "kueue-mutating-webhook-configuration"
+
+REFUSAL = (
+    'admission webhook "trainjobs.stationmaster.dev" denied the request: '
+    'TrainJob "stationmaster-doctor" is invalid: spec.runtimeRef.name: Not found'
+)
+
+
+def make_authority(now: datetime = NOW, **life: float) -> Authority:
+    return authority.create(now, life=timedelta(**(life or {"days": 365})))
+
+
+def leaf(
+    signer: Authority,
+    *,
+    names: tuple[str, ...] = names_of(NAMESPACE),
+    now: datetime = NOW,
+    days: float = 30,
+) -> keypair.KeyPair:
+    return authority.issue(signer, names, now, life=timedelta(days=days))
+
+
+def pem(*authorities: Authority) -> bytes:
+    return bundle.compose(each.certificate for each in authorities)
+
+
+SIGNER = make_authority()
+
+
+def configurations(
+    kind: str, *, ca: bytes = pem(SIGNER), certificates: Certificates = "self-managed"
+) -> list[Object]:
+    found = [o for o in manifests(Settings(certificates=certificates)) if o["kind"] == kind]
+    for entry in found[0]["webhooks"]:
+        entry["clientConfig"] = {
+            **entry["clientConfig"],
+            "caBundle": base64.b64encode(ca).decode(),
+        }
+    return found
+
+
+def other(
+    name: str, *, group: str = names.GROUP, resource: str = "trainjobs", service: str = "service"
+) -> Object:
+    """A webhook configuration of somebody else."""
+    rule = {"apiGroups": [group], "resources": [resource], "operations": ["CREATE"]}
+    config = {"service": {"name": service, "namespace": "elsewhere", "port": 443}}
+    webhook = {"name": "a.example.com", "clientConfig": config, "rules": [rule]}
+    return {"metadata": {"name": name}, "webhooks": [webhook]}
+
+
+def crd(field: str = "podTemplateOverrides", version: str = "v1alpha1") -> Object:
+    properties: Object = {"spec": {"properties": {field: {}}}}
+    served = {
+        "name": version,
+        "served": True,
+        "schema": {"openAPIV3Schema": {"properties": properties}},
+    }
+    return {"spec": {"names": {"kind": names.TRAIN_JOB}, "versions": [served]}}
+
+
+def pods(*images: str, image_id: str = "") -> Iterator[Object]:
+    for i, image in enumerate(images):
+        container = {"name": "stationmaster", "image": image}
+        statuses = [{**container, "imageID": image_id}] if image_id else []
+        yield {
+            "metadata": {"name": f"stationmaster-{i}"},
+            "spec": {"containers": [container, {"name": "sidecar", "image": f"other:{i}"}]},
+            "status": {"containerStatuses": statuses},
+        }
+
+
+def trial(message: str = REFUSAL, *, status: int = 422, namespace: str = "default") -> Trial:
+    return Trial(
+        namespace=namespace,
+        labels={NAMESPACE_NAME: namespace},
+        tried=Tried(status, {"message": message} if message else {}),
+    )
+
+
+def good() -> Facts:
+    pair = leaf(SIGNER)
+    return Facts(
+        now=NOW,
+        namespace=NAMESPACE,
+        certificates="self-managed",
+        mutating=[*configurations("MutatingWebhookConfiguration"), other(TRAINER), other(KUEUE)],
+        validating=configurations("ValidatingWebhookConfiguration"),
+        crd=crd(),
+        deployment={"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
+        pods=list(pods("stationmaster:0.1.0", "stationmaster:0.1.0")),
+        lease={"spec": {"holderIdentity": "stationmaster-0_ab", "renewTime": RENEWED}},
+        mode=None,
+        secret={stored.CA: pem(SIGNER), stored.LEAF: pair.certificate},
+        trial=trial(),
+        rights=dict.fromkeys(reading.needs(NAMESPACE, "self-managed"), True),
+    )
+
+
+def by_cert_manager() -> Facts:
+    """The same with cert-manager."""
+    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    mutating, validating = (configurations(kind, certificates="cert-manager") for kind in kinds)
+    return replace(
+        good(), certificates="cert-manager", mutating=mutating, validating=validating, lease=None
+    )

@@ -1,0 +1,450 @@
+"""A good installation, and each thing that can be wrong with one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from certs import stored
+from tests.webhook.doctor import good as g
+from webhook.doctor.checks import examine
+from webhook.doctor.facts import Facts, Unread
+from webhook.doctor.finding import Finding
+from webhook.doctor.reading import needs
+
+UNREAD = Unread(what="things", why="403 Forbidden: no", needs="may get things")
+STRANGER = g.make_authority()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    given: Callable[[], Facts]
+    want: Sequence[tuple[str, str, str]]
+    """Check, level, and a part of the message: all that is not ok."""
+
+
+def changed(**fields: Any) -> Callable[[], Facts]:
+    return lambda: replace(g.good(), **fields)
+
+
+def entry(place: int, change: Callable[[g.Object], object], *, validating: bool = False) -> Facts:
+    """With one of our entries changed."""
+    facts = g.good()
+    among = facts.validating if validating else facts.mutating
+    assert not isinstance(among, Unread)
+    change(among[0]["webhooks"][place])
+    return facts
+
+
+def with_bundle(ca: bytes) -> Callable[[g.Object], object]:
+    encoded = base64.b64encode(ca).decode()
+    return lambda webhook: webhook["clientConfig"].update(caBundle=encoded)
+
+
+def served(pem: bytes) -> dict[str, bytes]:
+    return {stored.CA: g.pem(g.SIGNER), stored.LEAF: pem}
+
+
+def switched(text: str) -> g.Object:
+    return {"data": {"mode": text}}
+
+
+def calling(why: str) -> str:
+    return f'Internal error occurred: failed calling webhook "trainjobs.stationmaster.dev": {why}'
+
+
+def denied_one(facts: Facts, *refused: str) -> Facts:
+    assert not isinstance(facts.rights, Unread)
+    rights = {right: str(right) not in refused for right in facts.rights}
+    assert list(rights.values()).count(False) == len(refused)
+    return replace(facts, rights=rights)
+
+
+def entry_removed() -> Facts:
+    facts = g.good()
+    assert not isinstance(facts.validating, Unread)
+    del facts.validating[0]["webhooks"][1]
+    return facts
+
+
+def also(configuration: g.Object) -> Facts:
+    facts = g.good()
+    assert not isinstance(facts.mutating, Unread)
+    return replace(facts, mutating=[configuration, *facts.mutating])
+
+
+def leaving(pod: g.Object) -> g.Object:
+    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": g.RENEWED}}
+
+
+def failing_open(**fields: Any) -> Facts:
+    facts = replace(g.good(), **fields)
+    for among in (facts.mutating, facts.validating):
+        assert not isinstance(among, Unread)
+        for webhook in among[0]["webhooks"]:
+            webhook["failurePolicy"] = "Ignore"
+    return facts
+
+
+CASES = {
+    "nothing is wrong": Case(given=g.good, want=()),
+    "nothing is wrong with cert-manager": Case(given=g.by_cert_manager, want=()),
+    # trainer
+    "no Trainer": Case(
+        given=changed(crd=None), want=[("trainer", "fail", "no TrainJobs are served")]
+    ),
+    "a Trainer that nobody knows": Case(
+        given=changed(crd=g.crd("newOverrides")),
+        want=[("trainer", "fail", "of no version of the Trainer that is known")],
+    ),
+    "TrainJobs of another API version": Case(
+        given=changed(crd=g.crd(version="v2")),
+        want=[("trainer", "fail", "served as v2, not as v1alpha1")],
+    ),
+    # registration
+    "the mutating configuration is gone": Case(
+        given=changed(mutating=[g.other(g.TRAINER)]),
+        want=[("registration", "fail", "mutating/00-stationmaster does not exist")],
+    ),
+    "an entry was removed": Case(
+        given=entry_removed,
+        want=[
+            ("registration", "fail", "stationmaster/deletions.stationmaster.dev is missing"),
+        ],
+    ),
+    "an entry calls another namespace": Case(
+        given=lambda: entry(0, lambda w: w["clientConfig"]["service"].update(namespace="old")),
+        want=[("registration", "fail", "calls the service old/stationmaster, not")],
+    ),
+    "an entry fails closed in kube-system": Case(
+        given=lambda: entry(0, lambda w: w.update(namespaceSelector={}), validating=True),
+        want=[
+            ("registration", "fail", f"fails closed in {namespace},")
+            for namespace in ("kube-system", "kube-public", "kube-node-lease", g.NAMESPACE)
+        ],
+    ),
+    # order
+    "the Trainer comes first": Case(
+        given=lambda: also(g.other("0.trainer.kubeflow.org")),
+        want=[("order", "fail", "before 00-stationmaster: the Trainer does not see")],
+    ),
+    "Kueue comes first, under another name": Case(
+        given=lambda: also(g.other("0-queues", service="kueue-webhook-service")),
+        want=[("order", "fail", "0-queues is called before 00-stationmaster: Kueue does not see")],
+    ),
+    "another name sorts before ours": Case(
+        given=lambda: also(g.other("0-labels", group="*", resource="*")),
+        want=[("order", "warn", "0-labels changes TrainJobs before 00-stationmaster")],
+    ),
+    "one for another kind may sort before ours": Case(
+        given=lambda: also(g.other("0-pods", group="", resource="pods")), want=()
+    ),
+    "not called again": Case(
+        given=lambda: entry(0, lambda w: w.update(reinvocationPolicy="Never")),
+        want=[("order", "fail", "is not called again")],
+    ),
+    # failure-policy
+    "the two entries differ": Case(
+        given=lambda: entry(0, lambda w: w.update(failurePolicy="Ignore"), validating=True),
+        want=[
+            ("failure-policy", "warn", "mutating/00-stationmaster/trainjobs.stationmaster.dev says")
+        ],
+    ),
+    # mode
+    "only warned": Case(given=changed(mode=switched("warn")), want=[("mode", "warn", "warn, as")]),
+    "switched off": Case(given=changed(mode=switched("off\n")), want=[("mode", "warn", "off, as")]),
+    "a mode that is none": Case(
+        given=changed(mode=switched("Enforce")), want=[("mode", "warn", "says 'Enforce'")]
+    ),
+    "a switch without its key": Case(given=changed(mode={}), want=[("mode", "warn", "says ''")]),
+    "enforced in so many words": Case(given=changed(mode=switched("enforce")), want=()),
+    # deployment
+    "no Deployment": Case(
+        given=changed(deployment=None), want=[("deployment", "fail", "there is none")]
+    ),
+    "none is Ready": Case(
+        given=changed(deployment={"spec": {"replicas": 2}, "status": {}}),
+        want=[("deployment", "fail", "0 of 2 replicas are Ready")],
+    ),
+    "one of two is Ready": Case(
+        given=changed(deployment={"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}),
+        want=[("deployment", "warn", "1 of 2 replicas are Ready")],
+    ),
+    "only one is wanted": Case(
+        given=changed(deployment={"spec": {"replicas": 1}, "status": {"readyReplicas": 1}}),
+        want=[("deployment", "warn", "each restart is an outage")],
+    ),
+    "scaled to none": Case(
+        given=changed(deployment={"spec": {"replicas": 0}}),
+        want=[("deployment", "fail", "0 of 0 replicas are Ready")],
+    ),
+    # versions
+    "two images": Case(
+        given=changed(pods=[*g.pods("sm:2", "sm:1")]),
+        want=[("versions", "warn", "replicas differ: sm:1, sm:2")],
+    ),
+    "one tag that means two images": Case(
+        given=changed(pods=[*g.pods("sm:1", image_id="@a"), *g.pods("sm:1", image_id="@b")]),
+        want=[("versions", "warn", "sm:1 (@a), sm:1 (@b)")],
+    ),
+    "a replica that is leaving does not count": Case(
+        given=lambda: replace(g.good(), pods=[*g.pods("sm:2"), leaving(*g.pods("sm:1"))]), want=()
+    ),
+    # rbac
+    "a right is missing": Case(
+        given=lambda: denied_one(g.good(), "list limitranges"),
+        want=[("rbac", "fail", "our service account may not: list limitranges")],
+    ),
+    "a right on one object is missing": Case(
+        given=lambda: denied_one(
+            g.good(), "get secrets stationmaster-certs in stationmaster-system"
+        ),
+        want=[("rbac", "fail", "get secrets stationmaster-certs in stationmaster-system")],
+    ),
+    "many rights are missing": Case(
+        given=lambda: replace(
+            g.good(), rights=dict.fromkeys(needs(g.NAMESPACE, "cert-manager"), False)
+        ),
+        want=[("rbac", "fail", "; and 12 more")],
+    ),
+    # lease
+    "no Lease": Case(given=changed(lease=None), want=[("lease", "fail", "does not exist")]),
+    "nobody holds it": Case(
+        given=changed(lease={"spec": {"holderIdentity": "", "renewTime": g.RENEWED}}),
+        want=[("lease", "fail", "is held by nobody")],
+    ),
+    "its holder is gone": Case(
+        given=changed(now=g.NOW + timedelta(minutes=2)),
+        want=[("lease", "fail", "stationmaster-0_ab has not renewed it since 2026-03-01 11:59:58")],
+    ),
+    "its holder lives in the future": Case(
+        given=changed(now=g.NOW - timedelta(minutes=2)),
+        want=[("lease", "warn", "which is in the future")],
+    ),
+    # certificate
+    "no Secret": Case(
+        given=changed(secret=None),
+        want=[("certificate", "fail", "stationmaster-certs does not exist: nothing can be served")],
+    ),
+    "a Secret without a certificate": Case(
+        given=changed(secret={stored.CA: g.pem(g.SIGNER)}),
+        want=[("certificate", "fail", "holds no tls.crt")],
+    ),
+    "no Secret of cert-manager": Case(
+        given=lambda: replace(g.by_cert_manager(), secret=None),
+        want=[("certificate", "fail", "stationmaster-serving does not exist")],
+    ),
+    "an expired certificate": Case(
+        given=changed(secret=served(g.leaf(g.SIGNER, days=0).certificate)),
+        want=[("certificate", "fail", "expired on 2026-03-01 12:00 UTC")],
+    ),
+    "a certificate of tomorrow": Case(
+        given=changed(secret=served(g.leaf(g.SIGNER, now=g.NOW + timedelta(days=1)).certificate)),
+        want=[("certificate", "fail", "not valid before 2026-03-02")],
+    ),
+    "a certificate that nobody has renewed": Case(
+        given=changed(secret=served(g.leaf(g.SIGNER, now=g.NOW - timedelta(days=25)).certificate)),
+        want=[("certificate", "warn", "should have been renewed by now")],
+    ),
+    "a certificate for another name": Case(
+        given=changed(secret=served(g.leaf(g.SIGNER, names=("localhost",)).certificate)),
+        want=[("certificate", "fail", "it is not for stationmaster.stationmaster-system.svc")],
+    ),
+    "a certificate of a stranger": Case(
+        given=changed(secret=served(g.leaf(STRANGER).certificate)),
+        want=[
+            ("certificate", "fail", f"{place} does not trust it")
+            for place in (
+                "mutating/00-stationmaster/trainjobs.stationmaster.dev",
+                "validating/stationmaster/deletions.stationmaster.dev",
+                "validating/stationmaster/runtimes.stationmaster.dev",
+                "validating/stationmaster/trainjobs.stationmaster.dev",
+            )
+        ],
+    ),
+    # ca-bundle
+    "a bundle was wiped": Case(
+        given=lambda: entry(1, with_bundle(b""), validating=True),
+        want=[
+            ("ca-bundle", "fail", "deletions.stationmaster.dev trusts nobody"),
+        ],
+    ),
+    "a bundle is rubbish": Case(
+        given=lambda: entry(0, with_bundle(b"rubbish")),
+        want=[
+            ("certificate", "fail", "mutating/00-stationmaster/trainjobs"),
+            ("ca-bundle", "fail", "its caBundle cannot be read"),
+            ("ca-bundle", "fail", "do not all have the same"),
+        ],
+    ),
+    "a bundle is another's": Case(
+        given=lambda: entry(0, with_bundle(g.pem(STRANGER))),
+        want=[
+            ("certificate", "fail", "mutating/00-stationmaster/trainjobs"),
+            ("ca-bundle", "fail", "do not all have the same"),
+        ],
+    ),
+    "an expired authority": Case(
+        given=lambda: entry(0, with_bundle(g.pem(g.make_authority(seconds=0)))),
+        want=[
+            ("certificate", "fail", "mutating/00-stationmaster/trainjobs"),
+            ("ca-bundle", "fail", "its caBundle has expired"),
+            ("ca-bundle", "fail", "do not all have the same"),
+        ],
+    ),
+    # reach
+    "refused by somebody behind us": Case(
+        given=changed(trial=g.trial('admission webhook "validator.x" denied the request: no')),
+        want=[("reach", "fail", "was not refused by us")],
+    ),
+    "not refused at all": Case(
+        given=changed(trial=g.trial("", status=201)),
+        want=[("reach", "fail", "was not refused by us")],
+    ),
+    "nobody listens": Case(
+        given=changed(
+            trial=g.trial(
+                calling('Post "https://a": dial tcp 10.0.0.1:443: connect: connection refused'),
+                status=500,
+            )
+        ),
+        want=[("reach", "fail", 'cannot reach us: Post "https://a": dial tcp')],
+    ),
+    "in a namespace that is left out": Case(
+        given=changed(trial=g.trial("", status=201, namespace="kube-system")),
+        want=[("reach", "warn", "of the namespace kube-system are not ours to judge")],
+    ),
+    "in a namespace that does not exist": Case(
+        given=changed(trial=g.trial('namespaces "x" not found', status=404, namespace="x")),
+        want=[("reach", "warn", 'namespaces "x" not found')],
+    ),
+    "by somebody who may not make TrainJobs": Case(
+        given=changed(trial=g.trial('User "bob" cannot create resource', status=403)),
+        want=[("reach", "warn", 'cannot be told: User "bob" cannot create')],
+    ),
+    "we refuse nothing while we only warn": Case(
+        given=changed(mode=switched("warn"), trial=g.trial("", status=201)),
+        want=[("mode", "warn", "warn, as")],
+    ),
+    "we refuse nothing while we only warn, and who is not reached is passed over": Case(
+        given=lambda: failing_open(mode=switched("off"), trial=g.trial("", status=201)),
+        want=[("mode", "warn", "off, as"), ("reach", "warn", "cannot be told: the mode is off")],
+    ),
+    "failing open is no fault": Case(given=failing_open, want=()),
+    # what may not be read
+    "the configurations may not be read": Case(
+        given=changed(mutating=UNREAD, validating=UNREAD),
+        want=[("registration", "warn", "things: 403 Forbidden: no")] * 2,
+    ),
+    "nothing else may be read": Case(
+        given=changed(
+            crd=UNREAD,
+            deployment=UNREAD,
+            pods=UNREAD,
+            lease=UNREAD,
+            mode=UNREAD,
+            secret=UNREAD,
+            rights=UNREAD,
+            trial=replace(g.trial(), tried=UNREAD),
+        ),
+        want=[
+            (check, "warn", "cannot be told: things: 403 Forbidden: no")
+            for check in (
+                *("trainer", "mode", "deployment", "versions", "rbac", "lease"),
+                *("certificate", "reach"),
+            )
+        ],
+    ),
+}
+
+REMEDIES = {
+    "x509: certificate signed by unknown authority": "see the checks of both",
+    'no endpoints available for service "stationmaster"': "no replica is Ready",
+    "connect: connection refused": "nobody listens there",
+    "context deadline exceeded": "a firewall or NetworkPolicy",
+    'service "stationmaster" not found': "stationmaster manifests | kubectl apply -f -",
+    "EOF": "see the other checks",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_said_and_nothing_else(case: str) -> None:
+    found = [each for each in examine(CASES[case].given()) if each.level != "ok"]
+
+    want = CASES[case].want
+    assert [(f.check, f.level) for f in found] == [(check, level) for check, level, _ in want]
+    for finding, (_, _, message) in zip(found, want, strict=True):
+        assert message in finding.message
+        assert finding.remedy
+
+
+def test_of_a_good_installation_each_check_says_one_thing() -> None:
+    assert examine(g.good()) == [
+        Finding(check=check, level="ok", message=message)
+        for check, message in (
+            ("trainer", "2.1: TrainJobs have podTemplateOverrides"),
+            ("registration", "both configurations are there, with all 4 entries"),
+            ("order", f"00-stationmaster is called before {g.TRAINER}, {g.KUEUE}"),
+            (
+                "failure-policy",
+                "Fail: new TrainJobs are refused while no replica can be reached",
+            ),
+            ("mode", "enforce"),
+            ("deployment", "2 of 2 replicas are Ready"),
+            ("versions", "all replicas run stationmaster:0.1.0"),
+            ("rbac", "our service account may do all 28 things that it needs"),
+            ("lease", "held by stationmaster-0_ab"),
+            ("certificate", "valid until 2026-03-31, and trusted by every entry"),
+            ("ca-bundle", "the same for all 4 entries, until 2027-03-01"),
+            ("reach", "the API server asked us about a TrainJob in default"),
+        )
+    ]
+
+
+@pytest.mark.parametrize("why", REMEDIES)
+def test_what_is_behind_a_failed_call(why: str) -> None:
+    facts = replace(g.good(), trial=g.trial(calling(why), status=500))
+
+    (finding,) = [each for each in examine(facts) if each.level != "ok"]
+
+    assert finding.message == f"the API server cannot reach us: {why}"
+    assert REMEDIES[why] in finding.remedy
+
+
+def test_a_leaf_that_came_with_its_intermediate_is_trusted() -> None:
+    root, between, pair = chain()
+    facts = replace(g.good(), secret=served(pair + between))
+    for among in (facts.mutating, facts.validating):
+        assert not isinstance(among, Unread)
+        for webhook in among[0]["webhooks"]:
+            with_bundle(root)(webhook)
+
+    assert [f for f in examine(facts) if f.level != "ok"] == []
+
+    without = replace(facts, secret=served(pair))
+    assert {f.check for f in examine(without) if f.level != "ok"} == {"certificate"}
+
+
+def chain() -> tuple[bytes, bytes, bytes]:
+    """A root, what it signed, and a leaf of that."""
+    root, between = g.make_authority(), g.make_authority()
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(between.certificate.subject)
+        .issuer_name(root.certificate.subject)
+        .public_key(between.key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(between.certificate.not_valid_before_utc)
+        .not_valid_after(between.certificate.not_valid_after_utc)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(root.key, hashes.SHA256())
+    )
+    pem = signed.public_bytes(serialization.Encoding.PEM)
+    return root.pem, pem, g.leaf(between).certificate

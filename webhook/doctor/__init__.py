@@ -1,0 +1,10 @@
+"""What ``stationmaster doctor`` does: reads an installation, and says what is wrong and what to do.
+
+::
+
+    facts.py         what was read, and what could not be
+    reading.py       reads it, by GETs, lists, access reviews and one dry run: nothing is changed
+    finding.py       one line of the report
+    registration.py  trust.py  workload.py  cluster.py    the checks: pure functions of the facts
+    checks.py        all of them, in the order of the report
+"""
