@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench conformance e2e clean check-lint check-format check-mypy \
+.PHONY: help run cluster test check fix bench conformance e2e clean check-lint check-format check-mypy \
 	check-pyright check-imports check-dockerfile check-docs
 
 help: ## List the targets
@@ -20,6 +20,9 @@ help: ## List the targets
 
 run: $(VENV)/.installed ## Serve examples/cluster over TLS and send an example TrainJob through it
 	@$(BIN)/python -m scripts.demo $(ARGS)
+
+cluster: $(VENV)/.installed ## Run a real control plane with Stationmaster in it (compiled once, a quarter of an hour)
+	@$(BIN)/python -m tests.e2e.cluster $(ARGS)
 
 test: $(VENV)/.installed ## Run all tests, with branch coverage
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term $(ARGS)

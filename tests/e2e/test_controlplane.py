@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -170,25 +169,6 @@ def test_nothing_outlives_a_killed_owner(tmp_path: Path) -> None:
     wait_for(lambda: not any(map(exists, pids)), "the guard to end them")
 
 
-def test_up_runs_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = ["up", "--no-kueue", f"--folder={tmp_path}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.e2e.controlplane", *command],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        variable, _, kubeconfig = process.stdout.readline().strip().partition("=")
-        assert variable == "export KUBECONFIG"
-        first = process.stdout.readline().split()
-        assert "torch-distributed" in run(first, kubeconfig).stdout
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-
-    assert "refused" in run(first, kubeconfig).stderr
-
-
 def test_assets_of_the_user_come_first(tmp_path: Path) -> None:
     kubectl = tmp_path / "kubectl"
     kubectl.touch(mode=0o755)
@@ -197,12 +177,6 @@ def test_assets_of_the_user_come_first(tmp_path: Path) -> None:
 
     assert programs.path("kubectl") == kubectl
     assert programs.path("etcd").parent != tmp_path
-
-
-def run(command: Sequence[str], kubeconfig: str) -> subprocess.CompletedProcess[str]:
-    """What a user would type next."""
-    environ = {**os.environ, "KUBECONFIG": kubeconfig}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
 def exists(pid: int) -> bool:

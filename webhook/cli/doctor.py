@@ -80,7 +80,7 @@ def command(
         ]
         out.write_json([{"namespace": facts.namespace, "checks": checks}], as_list=False)
     else:
-        out.write(_text(found))
+        out.write(text(found))
     if any(finding.level == "fail" for finding in found):
         return REFUSED
     return UNUSABLE if isinstance(facts.mutating, Unread) else FINE
@@ -100,7 +100,8 @@ async def _read(file: Path, context: str | None, namespace: str | None, try_in: 
         await api.close()
 
 
-def _text(found: Sequence[Finding]) -> str:
+def text(found: Sequence[Finding]) -> str:
+    """A line a finding, what to do below it, and how many there were."""
     is_coloured = wants_colour(sys.stdout)
     width = max(len(finding.check) for finding in found)
     lines = []

@@ -7,7 +7,7 @@ from typing import Final
 
 from plugins.framework import lines, values
 from plugins.framework.cluster import TRAIN_JOB_CRD
-from webhook.doctor.facts import Facts, Unread
+from webhook.doctor.facts import Facts, Object, Unread
 from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
 from webhook.doctor.registration import CLOSED, covers, entries
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
@@ -92,12 +92,12 @@ def reach(facts: Facts) -> Iterator[Finding]:
     """A TrainJob that we refuse, as a dry run: who answers, if anybody."""
     trial = facts.trial
     entry = next((e for e in entries(facts, CONFIGURATIONS[0]) if e["name"] == CLOSED), None)
-    if entry is None:
+    if entry is None and not isinstance(facts.mutating, Unread):
         return  # nobody calls us, which the check of the registration says
     if isinstance(trial.tried, Unread):
         yield unread(REACH, trial.tried)
         return
-    if not covers(entry, trial.labels):
+    if entry is not None and not covers(entry, trial.labels):
         yield warn(
             REACH,
             f"cannot be told: TrainJobs of the namespace {trial.namespace} are not ours to judge",
@@ -124,11 +124,12 @@ def reach(facts: Facts) -> Iterator[Finding]:
             "name a namespace that exists: --try-in NAMESPACE",
         )
     else:
-        yield _unrefused(facts, values.text(entry.get("failurePolicy")))
+        yield _unrefused(facts, entry)
 
 
-def _unrefused(facts: Facts, policy: str) -> Finding:
+def _unrefused(facts: Facts, entry: Object | None) -> Finding:
     """Nobody says that we were asked: we let the job pass, or nobody was there and the entry fails open."""
+    policy = values.text(entry.get("failurePolicy")) if entry else ""
     said = None if isinstance(facts.mode, Unread) else values.at(facts.mode, "data", SWITCH_KEY)
     if policy == "Fail" and said in {"warn", "off"}:
         return ok(REACH, f"the API server asked us, and the mode is {said}: nothing is refused")

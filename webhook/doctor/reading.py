@@ -133,7 +133,10 @@ async def _or_unread(asked: Awaitable[T], verb: str, path: str) -> T | Unread:
     try:
         return await asked
     except Failure as error:
-        return Unread(what=plural, why=str(error) or "no answer in time", needs=needs)
+        # The API server's words for it are long, and say what ``needs`` says.
+        is_forbidden = isinstance(error, ApiError) and error.status == 403
+        why = "403 Forbidden" if is_forbidden else str(error) or "no answer in time"
+        return Unread(what=plural, why=why, needs=needs)
 
 
 def _registered(configurations: Many) -> str:

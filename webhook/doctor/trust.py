@@ -24,9 +24,12 @@ MOUNTED: Final = "stationmaster-serving"
 LATE: Final = 0.8
 """Of a certificate's life; both ways renew at two thirds of it."""
 
-_BY: Final = {
-    "self-managed": "the Lease's holder does that within ten seconds: see the checks of lease, deployment and rbac",
-    "cert-manager": "cert-manager does that: kubectl get certificates,issuers -A, and the log of its cainjector",
+_MENDED: Final = {
+    "self-managed": "the Lease's holder mends this within ten seconds; if it stays, see lease, deployment and rbac",
+    "cert-manager": (
+        "cert-manager mends this; if it stays, ask why: kubectl --namespace {namespace} describe"
+        " certificates, and the log of its cainjector"
+    ),
 }
 
 
@@ -38,7 +41,7 @@ def secret_of(certificates: str) -> str:
 def ca_bundle(facts: Facts) -> Iterator[Finding]:
     """Each entry has a bundle, all have the same, and something in it is valid."""
     bundles = _bundles(facts)
-    who = _BY[facts.certificates]
+    who = _mended(facts)
     if not bundles:
         return  # said by the check of the registration
     empty = sorted(place for place, found in bundles.items() if not found)
@@ -54,7 +57,7 @@ def ca_bundle(facts: Facts) -> Iterator[Finding]:
     elif filled and not empty and not broken:
         (same,) = filled
         ends = max(each.not_valid_after_utc for each in _valid(same, facts.now))
-        yield ok(CA_BUNDLE, f"the same for all {len(bundles)} entries, until {ends:%Y-%m-%d}")
+        yield ok(CA_BUNDLE, f"the same in every entry, until {ends:%Y-%m-%d}")
 
 
 def certificate(facts: Facts) -> Iterator[Finding]:
@@ -69,7 +72,7 @@ def certificate(facts: Facts) -> Iterator[Finding]:
         yield fail(
             CERTIFICATE,
             f"the Secret {facts.namespace}/{name} {state}: nothing can be served",
-            _BY[facts.certificates],
+            _mended(facts),
         )
         return
     problems = list(_problems(facts, chain))
@@ -79,11 +82,15 @@ def certificate(facts: Facts) -> Iterator[Finding]:
         yield ok(CERTIFICATE, f"valid until {ends:%Y-%m-%d}, and trusted by every entry")
 
 
+def _mended(facts: Facts) -> str:
+    return _MENDED[facts.certificates].format(namespace=facts.namespace)
+
+
 def _problems(facts: Facts, chain: Sequence[x509.Certificate]) -> Iterator[Finding]:
-    leaf, now, who = chain[0], facts.now, _BY[facts.certificates]
+    leaf, now, who = chain[0], facts.now, _mended(facts)
     begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
     if now >= ends:
-        yield fail(CERTIFICATE, f"expired on {ends:%Y-%m-%d %H:%M} UTC", f"renew it: {who}")
+        yield fail(CERTIFICATE, f"expired on {ends:%Y-%m-%d %H:%M} UTC", who)
     elif now < begins:
         yield fail(
             CERTIFICATE,
@@ -94,7 +101,7 @@ def _problems(facts: Facts, chain: Sequence[x509.Certificate]) -> Iterator[Findi
         yield warn(
             CERTIFICATE,
             f"ends on {ends:%Y-%m-%d %H:%M} UTC and should have been renewed by now",
-            f"renew it: {who}",
+            who,
         )
     host = names_of(facts.namespace)[0]
     if host not in _names(leaf):

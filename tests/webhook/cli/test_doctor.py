@@ -62,7 +62,7 @@ def test_a_line_a_check_and_what_to_do(run: Run, asked: Callable[[Facts], Asked]
 
     assert ran.err == []
     lines = ran.out.splitlines()
-    assert lines[0] == "ok    trainer         2.1: TrainJobs have podTemplateOverrides"
+    assert lines[0] == "ok    trainer         2.3: TrainJobs have runtimePatches"
     at = lines.index(
         "warn  mode            off, as the ConfigMap stationmaster-system/stationmaster-mode says:"
         " nothing is changed, refused or said"

@@ -13,6 +13,7 @@ from certs.authority import Authority
 from plugins.framework.api import names
 from webhook.doctor import reading
 from webhook.doctor.facts import Facts, Trial
+from webhook.doctor.registration import CLOSED
 from webhook.install.settings import NAMESPACE_NAME, Certificates, Settings, manifests
 from webhook.kube.client import Tried
 from webhook.kube.shared import names_of
@@ -57,10 +58,10 @@ def configurations(
 ) -> list[Object]:
     found = [o for o in manifests(Settings(certificates=certificates)) if o["kind"] == kind]
     for entry in found[0]["webhooks"]:
-        entry["clientConfig"] = {
-            **entry["clientConfig"],
-            "caBundle": base64.b64encode(ca).decode(),
-        }
+        config = {**entry["clientConfig"], "caBundle": base64.b64encode(ca).decode()}
+        entry["clientConfig"] = config
+        if entry["name"] == CLOSED:
+            entry["failurePolicy"] = "Fail"
     return found
 
 
@@ -74,8 +75,10 @@ def other(
     return {"metadata": {"name": name}, "webhooks": [webhook]}
 
 
-def crd(field: str = "podTemplateOverrides", version: str = "v1alpha1") -> Object:
-    properties: Object = {"spec": {"properties": {field: {}}}}
+def crd(field: str = "runtimePatches", version: str = "v1alpha1") -> Object:
+    """Of the Trainer 2.3, which is told by that deep field, or of none."""
+    patches: Object = {"properties": {"terminationGracePeriodSeconds": {}}}
+    properties: Object = {"spec": {"properties": {field: patches}}}
     served = {
         "name": version,
         "served": True,

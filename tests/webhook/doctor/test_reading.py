@@ -188,7 +188,7 @@ async def test_what_may_not_be_read_says_which_right_is_missing(path: str) -> No
 
     found = getattr(facts, name)
     assert isinstance(found, Unread)
-    assert (found.why, found.needs) == ("403 Forbidden: no", needed)
+    assert (found.why, found.needs) == ("403 Forbidden", needed)
     others = {"crd", "deployment", "pods", "lease", "mode", "secret", "rights"} - {name}
     assert not [each for each in others if isinstance(getattr(facts, each), Unread)]
 
