@@ -68,7 +68,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
         plane.start_trainer()
         with installed(plane) as made:
             workload.deploy(plane)
+            wait_until_closed(plane)
             yield made
+
+
+def wait_until_closed(plane: ControlPlane) -> None:
+    """Until it fails closed: what fails open passes over whoever cannot be reached."""
+
+    def is_closed() -> bool:
+        entry = plane.admin.get(REGISTRATION, MUTATING_KIND, MUTATING)["webhooks"][0]
+        return bool(entry["failurePolicy"] == "Fail")
+
+    plane.wait_for(is_closed, "the registration to fail closed", timeout_seconds=LIMIT_SECONDS)
 
 
 def test_a_good_installation_is_all_ok_and_nothing_is_changed(whole: Installed) -> None:
@@ -166,6 +177,7 @@ def test_the_switch_is_shown(whole: Installed) -> None:
 
 
 def test_a_network_that_is_cut_is_a_failed_call(whole: Installed) -> None:
+    wait_until_closed(whole.plane)
     whole.service.cut()
     try:
         found = doctor(whole.plane)

@@ -7,6 +7,8 @@ its own, since what is installed acts in all namespaces.
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -180,6 +182,15 @@ async def test_applying_the_manifests_again_leaves_the_bundles(installed: Contro
 
     assert (await replica.injector.read()).bundles == before
     assert all(before.values())
+
+
+def test_the_command_prints_what_is_installed(installed: ControlPlane) -> None:
+    command = [sys.executable, "-m", "webhook.cli", "manifests"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    done = installed.kubectl("diff", "-f", "-", input=printed)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 async def test_a_deleted_secret_and_an_old_authority_are_replaced_step_by_step(

@@ -71,7 +71,7 @@ def mode(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.mode, Unread):
         yield unread(MODE, facts.mode)
         return
-    said = values.text(values.at(facts.mode, "data", SWITCH_KEY)).strip()
+    said = _said(facts)
     where = f"the ConfigMap {facts.namespace}/{SWITCH}"
     back = f"when that is over: kubectl --namespace {facts.namespace} delete configmap {SWITCH}"
     if facts.mode is None:
@@ -130,7 +130,7 @@ def reach(facts: Facts) -> Iterator[Finding]:
 def _unrefused(facts: Facts, entry: Object | None) -> Finding:
     """Nobody says that we were asked: we let the job pass, or nobody was there and the entry fails open."""
     policy = values.text(entry.get("failurePolicy")) if entry else ""
-    said = None if isinstance(facts.mode, Unread) else values.at(facts.mode, "data", SWITCH_KEY)
+    said = _said(facts)
     if policy == "Fail" and said in {"warn", "off"}:
         return ok(REACH, f"the API server asked us, and the mode is {said}: nothing is refused")
     if said in {"warn", "off"}:
@@ -145,6 +145,13 @@ def _unrefused(facts: Facts, entry: Object | None) -> Finding:
         " the API server did not ask us, or got no answer and let it pass",
         f"see the other checks; the log of the API server names {CLOSED}",
     )
+
+
+def _said(facts: Facts) -> str:
+    """What is in the ConfigMap; empty where there is none, or it cannot be read."""
+    if isinstance(facts.mode, Unread):
+        return ""
+    return values.text(values.at(facts.mode, "data", SWITCH_KEY)).strip().lower()
 
 
 def _remedy(why: str) -> str:

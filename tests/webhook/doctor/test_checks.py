@@ -171,9 +171,9 @@ CASES = {
     ),
     # mode
     "only warned": Case(given=changed(mode=switched("warn")), want=[("mode", "warn", "warn, as")]),
-    "switched off": Case(given=changed(mode=switched("off\n")), want=[("mode", "warn", "off, as")]),
+    "switched off": Case(given=changed(mode=switched("Off\n")), want=[("mode", "warn", "off, as")]),
     "a mode that is none": Case(
-        given=changed(mode=switched("Enforce")), want=[("mode", "warn", "says 'Enforce'")]
+        given=changed(mode=switched("Enforced")), want=[("mode", "warn", "says 'enforced'")]
     ),
     "a switch without its key": Case(given=changed(mode={}), want=[("mode", "warn", "says ''")]),
     "enforced in so many words": Case(given=changed(mode=switched("enforce")), want=()),

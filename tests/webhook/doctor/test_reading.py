@@ -44,6 +44,7 @@ class Server:
     objects: dict[str, Any] = field(default_factory=lambda: dict(stored_in(g.good())))
     closed: set[str] = field(default_factory=set)
     is_down: bool = False
+    is_stranger: bool = False
     refused: set[str] = field(default_factory=set)
     """Rights that our service account has not."""
     reviews: list[dict[str, Any]] = field(default_factory=list)
@@ -53,6 +54,8 @@ class Server:
     async def get(self, path: str, query: Query | None = None) -> Any:
         if self.is_down:
             raise Unreachable("cannot connect")
+        if self.is_stranger:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
         self.queries[path] = query
         if path in self.closed:
             raise ApiError(403, "Forbidden", "no")
@@ -202,6 +205,11 @@ async def test_a_namespace_that_may_not_be_read_is_known_by_its_name() -> None:
 async def test_a_server_that_does_not_answer_is_told_once() -> None:
     with pytest.raises(Unreachable, match="cannot connect"):
         await seen(Server(is_down=True))
+
+
+async def test_who_is_not_known_is_told_once() -> None:
+    with pytest.raises(ApiError, match="401 Unauthorized"):
+        await seen(Server(is_stranger=True))
 
 
 async def test_who_may_not_even_ask_for_the_version_is_answered() -> None:
