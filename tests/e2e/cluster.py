@@ -31,7 +31,9 @@ EXAMPLES: Final = ROOT / "examples"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run it; the exit code."""
-    parser = argparse.ArgumentParser(prog="make cluster ARGS=", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.e2e.cluster", description=(__doc__ or "").replace("``", "")
+    )
     parser.add_argument("--kueue", action="store_true", help="run Kueue, too")
     parser.add_argument("--bare", action="store_true", help="leave Stationmaster out, to compare")
     parser.add_argument(
