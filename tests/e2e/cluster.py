@@ -1,7 +1,7 @@
 """``make cluster``: a control plane with the Trainer and Stationmaster, to try things out until Ctrl-C.
 
-Stationmaster is installed by its own manifests. What they do not find here, a network and nodes, is played:
-its replicas are processes beside the cluster, as are the controllers.
+Stationmaster is installed by its own manifests. What they do not find here, a network and nodes, is played
+(``deployed.py``): its replicas are processes beside the cluster, as are the controllers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from tests.conformance.build import BuildError
-from tests.e2e import workload
 from tests.e2e.controlplane import ControlPlane, Programs
+from tests.e2e.controlplane.network import Network
 from tests.e2e.controlplane.process import StartError
-from tests.e2e.installed import installed
+from tests.e2e.deployed import Deployed
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples"
+REPLICAS: Final = 2
+"""As the manifests have it, and as many as it takes to fail closed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,16 +62,21 @@ def run(home: Path, *, kueue: bool, bare: bool) -> int:
     _fetch(programs, kueue=kueue)
     with ExitStack() as stack:
         _say("starting etcd, kube-apiserver and kube-controller-manager")
-        plane = stack.enter_context(ControlPlane(home, programs=programs))
+        network = stack.enter_context(Network())
+        plane = stack.enter_context(
+            ControlPlane(home, programs=programs, apiserver_environ=network.environ)
+        )
         _say("starting the controllers of JobSet and the Trainer" + (" and Kueue" if kueue else ""))
         plane.start_jobset()
         plane.start_trainer()
         if kueue:
             plane.start_kueue()
         if not bare:
-            _say("installing Stationmaster, and starting two replicas")
-            stack.enter_context(installed(plane))
-            workload.deploy(plane)
+            _say(f"installing Stationmaster, and starting {REPLICAS} replicas")
+            deployed = Deployed(plane, network, home / "account")
+            deployed.scale(REPLICAS)
+            _say("waiting until its registration fails closed")
+            deployed.wait_until_armed()
         _apply_examples(plane)
         _say(f"ready after {time.monotonic() - began:.0f} s; logs are in {home / 'logs'}")
         _tell(plane, bare=bare)

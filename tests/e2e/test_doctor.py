@@ -1,6 +1,6 @@
 """``stationmaster doctor`` of a real installation, whole and with each thing broken.
 
-There are no nodes: the Deployment's Pods are Ready because the tests say so (``workload``), whatever the replicas do.
+There are no nodes: replicas are processes, and their Pods are Ready because the tests say so (``deployed.py``).
 All else is as in a cluster. On a control plane of its own, since what is installed acts in all namespaces.
 """
 
@@ -17,19 +17,19 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e import workload
+from tests.deploy.tools import NAMESPACE
 from tests.e2e.controlplane import ControlPlane, Object
 from tests.e2e.controlplane.client import JSON_PATCH
+from tests.e2e.controlplane.network import Network
 from tests.e2e.controlplane.users import MASTERS, User
-from tests.e2e.installed import MUTATING, NAMESPACE, REGISTRATION, Installed, installed
+from tests.e2e.deployed import HOST, OVERLAY, REPAIR_SECONDS, Deployed
 
 pytestmark = pytest.mark.e2e
 
 DOCTOR: Final = "doctor"
+REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 MUTATING_KIND: Final = "MutatingWebhookConfiguration"
 BINDING: Final = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding")
-LIMIT_SECONDS: Final = 120.0
-"""For certificates to be repaired: a round every ten seconds, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +59,33 @@ def doctor(plane: ControlPlane, *flags: str, user: str = DOCTOR) -> Examined:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def network() -> Iterator[Network]:
+    with Network() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def deployed(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """The installation; whoever breaks it, mends it."""
     users = [User(alias=DOCTOR, name=DOCTOR, groups=(MASTERS,))]
-    folder = tmp_path_factory.mktemp("doctor")
-    with ControlPlane(folder, extra_users=users) as plane:
+    home = tmp_path_factory.mktemp("doctor")
+    environ = network.environ
+    with ControlPlane(home / "plane", extra_users=users, apiserver_environ=environ) as plane:
         plane.start_jobset()
         plane.start_trainer()
-        with installed(plane) as made:
-            workload.deploy(plane)
-            wait_until_closed(plane)
-            yield made
+        made = Deployed(plane, network, home / "account")
+        made.scale(2)
+        yield made
 
 
-def wait_until_closed(plane: ControlPlane) -> None:
-    """Until it fails closed: what fails open passes over whoever cannot be reached."""
-
-    def is_closed() -> bool:
-        entry = plane.admin.get(REGISTRATION, MUTATING_KIND, MUTATING)["webhooks"][0]
-        return bool(entry["failurePolicy"] == "Fail")
-
-    plane.wait_for(is_closed, "the registration to fail closed", timeout_seconds=LIMIT_SECONDS)
+@pytest.fixture
+def whole(deployed: Deployed) -> Deployed:
+    """It fails closed: what fails open passes over whoever cannot be reached."""
+    deployed.wait_until_armed()
+    return deployed
 
 
-def test_a_good_installation_is_all_ok_and_nothing_is_changed(whole: Installed) -> None:
+def test_a_good_installation_is_all_ok_and_nothing_is_changed(whole: Deployed) -> None:
     plane = whole.plane
 
     done = run(plane)
@@ -106,7 +109,7 @@ def test_a_good_installation_is_all_ok_and_nothing_is_changed(whole: Installed) 
             assert kind == "subjectaccessreviews" or event["requestURI"].endswith("?dryRun=All")
 
 
-def test_rights_that_were_taken_and_a_bundle_that_was_wiped(whole: Installed) -> None:
+def test_rights_that_were_taken_and_a_bundle_that_was_wiped(whole: Deployed) -> None:
     """In this order: with its rights, Stationmaster repairs the bundle before the doctor comes."""
     plane = whole.plane
     binding = plane.admin.get(*BINDING, "stationmaster-certificates")
@@ -119,7 +122,7 @@ def test_rights_that_were_taken_and_a_bundle_that_was_wiped(whole: Installed) ->
         assert "patch mutatingwebhookconfigurations" in message
 
         wipe = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
-        configuration = plane.admin.get(REGISTRATION, MUTATING_KIND, MUTATING)
+        configuration = plane.admin.get(REGISTRATION, MUTATING_KIND, "00-stationmaster")
         path = plane.admin.path_of(configuration)
         plane.admin.request("PATCH", path, wipe, content_type=JSON_PATCH).checked()
         plane.settle_webhooks()
@@ -133,7 +136,7 @@ def test_rights_that_were_taken_and_a_bundle_that_was_wiped(whole: Installed) ->
         assert "x509" in message
     finally:
         plane.apply({**binding, "metadata": {"name": binding["metadata"]["name"]}})
-    plane.wait_for(lambda: doctor(plane).code == 0, "the repair", timeout_seconds=LIMIT_SECONDS)
+    plane.wait_for(lambda: doctor(plane).code == 0, "the repair", timeout_seconds=REPAIR_SECONDS)
 
 
 @contextmanager
@@ -145,7 +148,7 @@ def applied(plane: ControlPlane, obj: Object) -> Iterator[None]:
         plane.admin.delete(obj)
 
 
-def test_whoever_comes_before_us_is_named(whole: Installed) -> None:
+def test_whoever_comes_before_us_is_named(whole: Deployed) -> None:
     plane = whole.plane
     theirs = plane.admin.get(REGISTRATION, MUTATING_KIND, "defaulter.trainer.kubeflow.org")
     early = {**theirs, "metadata": {"name": "0-defaulter.trainer.kubeflow.org"}}
@@ -159,7 +162,7 @@ def test_whoever_comes_before_us_is_named(whole: Installed) -> None:
         }
 
 
-def test_the_switch_is_shown(whole: Installed) -> None:
+def test_the_switch_is_shown(whole: Deployed) -> None:
     switch: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -176,13 +179,12 @@ def test_the_switch_is_shown(whole: Installed) -> None:
     )
 
 
-def test_a_network_that_is_cut_is_a_failed_call(whole: Installed) -> None:
-    wait_until_closed(whole.plane)
-    whole.service.cut()
+def test_a_network_that_is_cut_is_a_failed_call(whole: Deployed, network: Network) -> None:
+    network.route(f"{HOST}:443")
     try:
         found = doctor(whole.plane)
     finally:
-        whole.service.heal()
+        network.route(f"{HOST}:443", *(each.port for each in whole.replicas.values()))
 
     assert found.code == 1
     (message,) = found.wrong()["reach"]
@@ -190,7 +192,7 @@ def test_a_network_that_is_cut_is_a_failed_call(whole: Installed) -> None:
 
 
 def test_what_a_user_may_not_read_is_said_with_the_right_that_is_missing(
-    whole: Installed,
+    whole: Deployed,
 ) -> None:
     done = run(whole.plane, user="alice")
 
@@ -200,7 +202,7 @@ def test_what_a_user_may_not_read_is_said_with_the_right_that_is_missing(
 
 
 def test_an_entry_that_was_removed_is_named_and_the_manifests_put_it_back(
-    whole: Installed,
+    whole: Deployed,
 ) -> None:
     plane = whole.plane
     remove = [{"op": "remove", "path": "/webhooks/1"}]
@@ -211,5 +213,6 @@ def test_an_entry_that_was_removed_is_named_and_the_manifests_put_it_back(
         "registration": ["fail: validating/stationmaster/deletions.stationmaster.dev is missing"]
     }
 
-    whole.apply()
-    plane.wait_for(lambda: doctor(plane).code == 0, "the repair", timeout_seconds=LIMIT_SECONDS)
+    done = plane.kubectl("apply", "-k", OVERLAY)
+    assert done.returncode == 0, done.stderr
+    plane.wait_for(lambda: doctor(plane).code == 0, "the repair", timeout_seconds=REPAIR_SECONDS)

@@ -11,15 +11,11 @@ from webhook.doctor.facts import Facts, Object, Unread
 from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
 from webhook.doctor.registration import CLOSED, covers, entries
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
+from webhook.mode import KEY, NAME, RIGHT
 
 TRAINER: Final = "trainer"
 MODE: Final = "mode"
 REACH: Final = "reach"
-
-SWITCH: Final = "stationmaster-mode"
-"""The ConfigMap that switches, and its key."""
-SWITCH_KEY: Final = "mode"
-MODES: Final = ("enforce", "warn", "off")
 
 _NETWORK: Final = {
     "x509": "the caBundle and the certificate do not fit: see the checks of both",
@@ -72,8 +68,8 @@ def mode(facts: Facts) -> Iterator[Finding]:
         yield unread(MODE, facts.mode)
         return
     said = _said(facts)
-    where = f"the ConfigMap {facts.namespace}/{SWITCH}"
-    back = f"when that is over: kubectl --namespace {facts.namespace} delete configmap {SWITCH}"
+    where = f"the ConfigMap {facts.namespace}/{NAME}"
+    back = f"when that is over: kubectl --namespace {facts.namespace} delete configmap {NAME}"
     if facts.mode is None:
         yield ok(MODE, "enforce")
     elif said == "enforce":
@@ -83,9 +79,7 @@ def mode(facts: Facts) -> Iterator[Finding]:
     elif said == "off":
         yield warn(MODE, f"off, as {where} says: nothing is changed, refused or said", back)
     else:
-        yield warn(
-            MODE, f"{where} says {said!r}", f"data.{SWITCH_KEY} must be one of {', '.join(MODES)}"
-        )
+        yield warn(MODE, f"{where} says {said!r}", f"data.{KEY} must be one of {RIGHT}")
 
 
 def reach(facts: Facts) -> Iterator[Finding]:
@@ -151,7 +145,7 @@ def _said(facts: Facts) -> str:
     """What is in the ConfigMap; empty where there is none, or it cannot be read."""
     if isinstance(facts.mode, Unread):
         return ""
-    return values.text(values.at(facts.mode, "data", SWITCH_KEY)).strip().lower()
+    return values.text(values.at(facts.mode, "data", KEY)).strip().lower()
 
 
 def _remedy(why: str) -> str:

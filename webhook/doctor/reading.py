@@ -14,7 +14,7 @@ from certs import stored
 from plugins.framework import values
 from plugins.framework.api import names
 from plugins.framework.cluster import TRAIN_JOB_CRD
-from webhook.doctor.cluster import SWITCH
+from webhook import mode
 from webhook.doctor.facts import Facts, Many, Object, One, Right, Trial, Unread
 from webhook.doctor.registration import webhooks
 from webhook.doctor.trust import secret_of
@@ -78,7 +78,7 @@ async def read(
         deployment = asked.create_task(_get(api, f"/apis/apps/v1/{here}/deployments/{SERVICE}"))
         pods = asked.create_task(_list(api, f"/api/v1/{here}/pods", query))
         lease = asked.create_task(_get(api, f"/apis/coordination.k8s.io/v1/{here}/leases/{LEASE}"))
-        mode = asked.create_task(_get(api, f"/api/v1/{here}/configmaps/{SWITCH}"))
+        switch = asked.create_task(_get(api, f"/api/v1/{here}/configmaps/{mode.NAME}"))
         secret = asked.create_task(_get(api, f"/api/v1/{here}/secrets/{secret_of(certificates)}"))
         trial = asked.create_task(_trial(api, try_in))
         rights = asked.create_task(_rights(api, ours, certificates))
@@ -92,7 +92,7 @@ async def read(
         deployment=deployment.result(),
         pods=pods.result(),
         lease=lease.result(),
-        mode=mode.result(),
+        mode=switch.result(),
         secret=_public(secret.result()),
         trial=trial.result(),
         rights=rights.result(),

@@ -10,6 +10,7 @@ from plugins.framework.api import names
 from webhook.doctor.facts import Facts, Object, Unread
 from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
 from webhook.install.settings import NAMESPACE_NAME, Settings, manifests
+from webhook.kube.arming import ANNOTATION, Replicas
 from webhook.kube.injector import Configuration
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
 
@@ -108,6 +109,12 @@ def failure_policy(facts: Facts) -> Iterator[Finding]:
             yield ok(
                 FAILURE_POLICY, "Fail: new TrainJobs are refused while no replica can be reached"
             )
+        case ["Ignore"] if _should_be_armed(facts):
+            yield warn(
+                FAILURE_POLICY,
+                "Ignore, though enough replicas are Ready to fail closed",
+                "the Lease's holder says Fail within ten seconds; if it stays, its log and /metrics say why",
+            )
         case ["Ignore"]:
             yield ok(
                 FAILURE_POLICY,
@@ -116,6 +123,15 @@ def failure_policy(facts: Facts) -> Iterator[Finding]:
         case _:
             listed = ", ".join(f"{place} says {policy}" for place, policy in sorted(said.items()))
             yield warn(FAILURE_POLICY, f"the two entries differ: {listed}", INSTALL)
+
+
+def _should_be_armed(facts: Facts) -> bool:
+    """Whether as many replicas are Ready as the registration wants for Fail."""
+    configuration = of(facts, CONFIGURATIONS[0])
+    enough = values.text(values.at(configuration, "metadata", "annotations", ANNOTATION))
+    if isinstance(facts.deployment, Unread) or not enough.isdecimal() or int(enough) == 0:
+        return False
+    return Replicas.of(facts.deployment).ready >= int(enough)
 
 
 def entries(facts: Facts, configuration: Configuration) -> Sequence[Object]:

@@ -98,6 +98,12 @@ def pods(*images: str, image_id: str = "") -> Iterator[Object]:
         }
 
 
+def ready(count: int, *, of: int) -> Object:
+    """The Deployment; a count of none is left out, as Kubernetes does."""
+    status = {"readyReplicas": count} if count else {}
+    return {"metadata": {"name": "stationmaster"}, "spec": {"replicas": of}, "status": status}
+
+
 def trial(message: str = REFUSAL, *, status: int = 422, namespace: str = "default") -> Trial:
     return Trial(
         namespace=namespace,
@@ -115,7 +121,7 @@ def good() -> Facts:
         mutating=[*configurations("MutatingWebhookConfiguration"), other(TRAINER), other(KUEUE)],
         validating=configurations("ValidatingWebhookConfiguration"),
         crd=crd(),
-        deployment={"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
+        deployment=ready(2, of=2),
         pods=list(pods("stationmaster:0.1.0", "stationmaster:0.1.0")),
         lease={"spec": {"holderIdentity": "stationmaster-0_ab", "renewTime": RENEWED}},
         mode=None,

@@ -96,8 +96,8 @@ def leaving(pod: g.Object) -> g.Object:
     return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": g.RENEWED}}
 
 
-def failing_open(**fields: Any) -> Facts:
-    facts = replace(g.good(), **fields)
+def failing_open(given: Facts | None = None, **fields: Any) -> Facts:
+    facts = replace(given or g.good(), **fields)
     for among in (facts.mutating, facts.validating):
         assert not isinstance(among, Unread)
         for webhook in among[0]["webhooks"]:
@@ -182,19 +182,19 @@ CASES = {
         given=changed(deployment=None), want=[("deployment", "fail", "there is none")]
     ),
     "none is Ready": Case(
-        given=changed(deployment={"spec": {"replicas": 2}, "status": {}}),
+        given=changed(deployment=g.ready(0, of=2)),
         want=[("deployment", "fail", "0 of 2 replicas are Ready")],
     ),
     "one of two is Ready": Case(
-        given=changed(deployment={"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}),
+        given=changed(deployment=g.ready(1, of=2)),
         want=[("deployment", "warn", "1 of 2 replicas are Ready")],
     ),
     "only one is wanted": Case(
-        given=changed(deployment={"spec": {"replicas": 1}, "status": {"readyReplicas": 1}}),
+        given=changed(deployment=g.ready(1, of=1)),
         want=[("deployment", "warn", "each restart is an outage")],
     ),
     "scaled to none": Case(
-        given=changed(deployment={"spec": {"replicas": 0}}),
+        given=changed(deployment=g.ready(0, of=0)),
         want=[("deployment", "fail", "0 of 0 replicas are Ready")],
     ),
     # versions
@@ -336,10 +336,26 @@ CASES = {
         want=[("mode", "warn", "warn, as")],
     ),
     "we refuse nothing while we only warn, and who is not reached is passed over": Case(
-        given=lambda: failing_open(mode=switched("off"), trial=g.trial("", status=201)),
+        given=lambda: failing_open(
+            g.by_cert_manager(), mode=switched("off"), trial=g.trial("", status=201)
+        ),
         want=[("mode", "warn", "off, as"), ("reach", "warn", "cannot be told: the mode is off")],
     ),
-    "failing open is no fault": Case(given=failing_open, want=()),
+    "not armed, though enough replicas are Ready": Case(
+        given=failing_open,
+        want=[("failure-policy", "warn", "Ignore, though enough replicas are Ready")],
+    ),
+    "not armed, as one replica is too few": Case(
+        given=lambda: failing_open(deployment=g.ready(1, of=2)),
+        want=[("deployment", "warn", "1 of 2 replicas are Ready")],
+    ),
+    "not armed, and nobody knows how many replicas are Ready": Case(
+        given=lambda: failing_open(deployment=UNREAD),
+        want=[("deployment", "warn", "things: 403 Forbidden: no")],
+    ),
+    "failing open for good, with cert-manager": Case(
+        given=lambda: failing_open(g.by_cert_manager()), want=()
+    ),
     # what may not be read
     "the configurations may not be read": Case(
         given=changed(mutating=UNREAD, validating=UNREAD),
