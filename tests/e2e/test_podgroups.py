@@ -62,7 +62,7 @@ def served(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
     rendered = tools.with_components(kubectl, home, "self-managed", "podgroups")
     plane.apply(manifests.of_kind(rendered, INSTALLED))
     certificates, port, health = home / "certificates", free_port(), free_port()
-    plane.authority.issue("stationmaster").write(certificates)
+    plane.authority.write(certificates)
     command = [
         *(sys.executable, "-m", "webhook.cli", "serve"),
         f"--kubeconfig={plane.kubeconfig(users.STATIONMASTER)}",
