@@ -6,23 +6,32 @@ A folder of YAML and the caches of a real cluster both end here, so an answer ne
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
 from plugins.framework import lines, schema, values
 from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.quantity import QuantityError
 from plugins.framework.resources import LimitDefaults, compile_limit_ranges
 from plugins.framework.runtime import ClusterFacts, CompiledRuntime
+from plugins.framework.shards import Shards
+from plugins.framework.usage import Name, RuntimeKey, Usage, Users, use_of
 
 if TYPE_CHECKING:
     from plugins.framework.field import FieldError
     from plugins.framework.lines import Line
 
-RuntimeKey = tuple[str, str, str]
-"""Kind, namespace ("" for a ClusterTrainingRuntime), name."""
+Owner = Literal["TrainJob", "other"]
+"""Whose an object is that stands where a TrainJob of its name would have one."""
+
+POD_GROUPS: Final = {p: f"{names.POD_GROUP}.{group}" for p, group in names.GANG_GROUPS.items()}
+"""What the PodGroups of either scheduler are kept as, by the policy of a runtime."""
+GENERATED: Final = (names.JOB_SET, *POD_GROUPS.values())
+"""What the Trainer makes under a TrainJob's own name."""
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 TRAIN_JOB_CRD: Final = f"trainjobs.{names.GROUP}"
@@ -33,7 +42,7 @@ stay as bytes, which is an eighth of that, and are compiled again (about a milli
 
 
 class Snapshot:
-    """Runtimes, LimitRanges, RuntimeClasses and PriorityClasses at one moment.
+    """Runtimes, LimitRanges, RuntimeClasses and PriorityClasses at one moment; which TrainJobs, JobSets and PodGroups there are.
 
     Never changed after it was made: a reader holds one for a whole request, a writer makes the next by
     ``replaced``, ``without`` or ``with_all``, which share all that did not change. What is compiled from a
@@ -44,10 +53,12 @@ class Snapshot:
         "_admit",
         "_compiled",
         "_facts",
+        "_generated",
         "_limit_ranges",
         "_overheads",
         "_refused",
         "_runtimes",
+        "_usage",
         "crd_line",
         "namespaces",
         "priority_classes",
@@ -66,6 +77,8 @@ class Snapshot:
         self._limit_ranges: dict[str, dict[str, dict[str, Any]]] = {}
         self._overheads: dict[str, Mapping[str, Any]] = {}
         self._facts: dict[str, ClusterFacts] = {}
+        self._usage = Usage()
+        self._generated: dict[str, Shards[Name, Owner]] = {kind: Shards() for kind in GENERATED}
         self.runtime_classes: frozenset[str] | None = None
         """Names of the RuntimeClasses; None where none were given, so that absence proves nothing."""
         self.priority_classes: frozenset[str] | None = None
@@ -83,12 +96,17 @@ class Snapshot:
         """
         snapshot = cls(admit=admit)
         for obj in objects:
-            snapshot._take(values.text(obj.get("kind")), obj)
+            snapshot._take(kept_as(obj), obj)
         return snapshot
 
     def replaced(self, obj: dict[str, Any]) -> Snapshot:
-        """This snapshot with an object in it, in place of the one of its kind and name if there is one."""
-        kind = values.text(obj.get("kind"))
+        """This snapshot with an object in it, in place of the one of its kind and name if there is one.
+
+        Itself where that changes nothing that is kept, as most changes of TrainJobs and JobSets do.
+        """
+        kind = kept_as(obj)
+        if self._knows(kind, obj):
+            return self
         successor = self._copy(kind)
         successor._take(kind, obj)  # noqa: SLF001  # one of us, not yet handed out
         return successor
@@ -102,9 +120,7 @@ class Snapshot:
     def with_all(self, kind: str, objects: Iterable[dict[str, Any]]) -> Snapshot:
         """This snapshot with exactly these objects of a kind; none is also an answer."""
         successor = self._copy(kind)
-        successor._clear(kind)  # noqa: SLF001  # one of us, not yet handed out
-        for obj in objects:
-            successor._take(kind, obj)  # noqa: SLF001
+        successor._take_all(kind, objects)  # noqa: SLF001  # one of us, not yet handed out
         return successor
 
     def serving(self, served: frozenset[str]) -> Snapshot:
@@ -157,6 +173,18 @@ class Snapshot:
         """How many runtimes there are, of both kinds."""
         return len(self._runtimes)
 
+    def has_train_job(self, namespace: str, name: str) -> bool:
+        """Whether there is a TrainJob of that name, as far as TrainJobs are followed."""
+        return self._usage.get((namespace, name)) is not None
+
+    def users(self, kind: str, namespace: str, name: str, *, most: int) -> Users:
+        """The unfinished TrainJobs that use a runtime, ``most`` of them by name."""
+        return self._usage.users(_key(kind, namespace, name), most=most)
+
+    def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
+        """Whose the JobSet or PodGroup (see ``GENERATED``) of that name is; None where there is none."""
+        return self._generated[kind].get((namespace, name))
+
     def facts(self, namespace: str) -> ClusterFacts:
         """LimitRange defaults of the namespace and the overheads of all RuntimeClasses."""
         if namespace not in self._limit_ranges:
@@ -174,8 +202,33 @@ class Snapshot:
         self._facts[namespace] = facts
         return facts
 
+    def _knows(self, kind: str, obj: dict[str, Any]) -> bool:
+        """Whether an object of a kind that changes all the time is here as it is now."""
+        if kind == names.TRAIN_JOB:
+            name = _name(obj)
+            return self._usage.get(name) == use_of(TrainJob(obj), name[0])
+        return kind in GENERATED and self._generated[kind].get(_name(obj)) == _owner(obj)
+
+    def _take_all(self, kind: str, objects: Iterable[dict[str, Any]]) -> None:
+        if kind == names.TRAIN_JOB:
+            named = ((_name(obj), obj) for obj in objects)
+            self._usage = Usage((name, use_of(TrainJob(obj), name[0])) for name, obj in named)
+        elif kind in GENERATED:
+            kept = Shards((_name(obj), _owner(obj)) for obj in objects)
+            self._generated = {**self._generated, kind: kept}
+        else:
+            self._clear(kind)
+            for obj in objects:
+                self._take(kind, obj)
+
     def _take(self, kind: str, obj: dict[str, Any]) -> None:
         match kind:
+            case names.TRAIN_JOB:
+                name = _name(obj)
+                self._usage = self._usage.having(name, use_of(TrainJob(obj), name[0]))
+            case _ if kind in GENERATED:
+                kept = self._generated[kind].having(_name(obj), _owner(obj))
+                self._generated = {**self._generated, kind: kept}
             case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
                 self._take_runtime(obj)
             case "LimitRange":
@@ -193,6 +246,11 @@ class Snapshot:
 
     def _drop(self, kind: str, namespace: str, name: str) -> None:
         match kind:
+            case names.TRAIN_JOB:
+                self._usage = self._usage.lacking((namespace, name))
+            case _ if kind in GENERATED:
+                kept = self._generated[kind].lacking((namespace, name))
+                self._generated = {**self._generated, kind: kept}
             case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
                 self._runtimes.pop(_key(kind, namespace, name), None)
             case "LimitRange":
@@ -255,7 +313,7 @@ class Snapshot:
         kept = {**keep(obj), "apiVersion": names.API_VERSION, "spec": obj.get("spec")}
         metadata = kept["metadata"]
         namespace, name = values.text(metadata.get("namespace")), values.text(metadata.get("name"))
-        self._runtimes[_key(kept["kind"], namespace, name)] = orjson.dumps(kept)
+        self._runtimes[_key(kept["kind"], namespace, name)] = values.packed(kept)
 
     def _take_limit_range(self, obj: dict[str, Any]) -> None:
         kept = keep(obj)
@@ -288,6 +346,31 @@ class Snapshot:
             self.crd_line = lines.of_crd(obj)
 
 
+def kept_as(obj: dict[str, Any]) -> str:
+    """What an object is kept as: its kind, and for a PodGroup its group too, since two schedulers have such a kind."""
+    kind = values.text(obj.get("kind"))
+    if kind != names.POD_GROUP:
+        return kind
+    return f"{kind}.{values.text(obj.get('apiVersion')).partition('/')[0]}"
+
+
+def _name(obj: dict[str, Any]) -> Name:
+    """Namespace and name; a file may leave out the namespace, and means ``default``."""
+    metadata = values.obj(obj.get("metadata"))
+    namespace = values.text(metadata.get("namespace")) or names.DEFAULT_NAMESPACE
+    return sys.intern(namespace), values.text(metadata.get("name"))
+
+
+def _owner(obj: dict[str, Any]) -> Owner:
+    """Whether it is the TrainJob's of its name, this one or one before it."""
+    name = values.at(obj, "metadata", "name")
+    for owner in values.objects(values.at(obj, "metadata", "ownerReferences")):
+        if owner.get("controller") is True:
+            theirs = owner.get("kind") == names.TRAIN_JOB and owner.get("name") == name
+            return "TrainJob" if theirs else "other"
+    return "other"
+
+
 def keep(obj: dict[str, Any]) -> dict[str, Any]:
     """What is read of an object: neither status nor managed fields, nor what kubectl applied last.
 
@@ -302,6 +385,10 @@ def keep(obj: dict[str, Any]) -> dict[str, Any]:
     }
     out.update({k: obj[k] for k in _KEPT_FIELDS.get(kind, ()) if k in obj})
     annotations = metadata.get("annotations")
+    if kind == names.TRAIN_JOB:
+        spec, status = values.obj(obj.get("spec")), values.obj(obj.get("status"))
+        out["spec"] = {k: spec[k] for k in ("runtimeRef", "suspend") if k in spec}
+        out["status"] = {k: status[k] for k in ("conditions",) if k in status}
     if kind == "Namespace" and type(annotations) is dict:
         kept = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
         out["metadata"]["annotations"] = kept
@@ -310,10 +397,13 @@ def keep(obj: dict[str, Any]) -> dict[str, Any]:
 
 _NAMES: Final = ("name", "namespace")
 _LABELLED: Final = (*_NAMES, "labels")
+_OWNED: Final = (*_NAMES, "ownerReferences")
 _KEPT_METADATA: Final = {
     names.CLUSTER_TRAINING_RUNTIME: _LABELLED,
     names.TRAINING_RUNTIME: _LABELLED,
     "Namespace": _LABELLED,
+    names.JOB_SET: _OWNED,
+    names.POD_GROUP: _OWNED,
 }
 _KEPT_FIELDS: Final = {
     names.CLUSTER_TRAINING_RUNTIME: ("spec",),

@@ -59,6 +59,10 @@ class Line:
     """``trainer`` and ``initializer`` are immutable by CEL."""
     snapshot: bool
     """The controller keeps a copy of the runtime in a ConfigMap."""
+    honours_managed_by: bool
+    """The controller leaves alone what ``managedBy`` gives to another."""
+    holds_used_runtimes: bool
+    """A finalizer keeps a runtime until no TrainJob names it."""
     suspended_before_or_after: bool
     """Overrides may change if the job is suspended before *or* after; else only after."""
     unique_targets: bool
@@ -94,6 +98,8 @@ _V23: Final = Line(
     initializer_mount_check=True,
     immutable_trainer=True,
     snapshot=True,
+    honours_managed_by=True,
+    holds_used_runtimes=False,
     suspended_before_or_after=True,
     unique_targets=False,
     single_launcher=False,
@@ -121,6 +127,8 @@ _V22: Final = Line(
     initializer_mount_check=False,
     immutable_trainer=True,
     snapshot=False,
+    honours_managed_by=False,
+    holds_used_runtimes=True,
     suspended_before_or_after=True,
     unique_targets=False,
     single_launcher=False,
@@ -148,6 +156,8 @@ _V21: Final = Line(
     initializer_mount_check=False,
     immutable_trainer=False,
     snapshot=False,
+    honours_managed_by=False,
+    holds_used_runtimes=True,
     suspended_before_or_after=False,
     unique_targets=False,
     single_launcher=False,
@@ -175,6 +185,8 @@ _V20: Final = Line(
     initializer_mount_check=False,
     immutable_trainer=False,
     snapshot=False,
+    honours_managed_by=False,
+    holds_used_runtimes=True,
     suspended_before_or_after=False,
     unique_targets=True,
     single_launcher=True,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import orjson
+
 EMPTY: Final[dict[str, Any]] = {}
 """What a missing object reads as. Never written to."""
 
@@ -39,6 +41,11 @@ def copy(value: Any) -> Any:
     if kind is list:
         return [copy(v) if type(v) is dict or type(v) is list else v for v in value]
     return value
+
+
+def packed(value: Any) -> bytes:
+    """A JSON value as bytes to be kept: orjson (3.13) leaves 4 to 8 KiB of buffer with each that it returns."""
+    return bytes(memoryview(orjson.dumps(value)))
 
 
 def obj(value: Any) -> dict[str, Any]:

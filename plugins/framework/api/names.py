@@ -6,11 +6,17 @@ from typing import Final
 
 GROUP: Final = "trainer.kubeflow.org"
 API_VERSION: Final = "trainer.kubeflow.org/v1alpha1"
+DEFAULT_NAMESPACE: Final = "default"
+"""Where an object from a file goes that names no namespace, as with kubectl."""
 
 TRAIN_JOB: Final = "TrainJob"
 TRAINING_RUNTIME: Final = "TrainingRuntime"
 CLUSTER_TRAINING_RUNTIME: Final = "ClusterTrainingRuntime"
 RUNTIME_KINDS: Final = (CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME)
+JOB_SET: Final = "JobSet"
+POD_GROUP: Final = "PodGroup"
+GANG_GROUPS: Final = {"coscheduling": "scheduling.x-k8s.io", "volcano": "scheduling.volcano.sh"}
+"""API groups of the PodGroups, by the policy of a runtime that asks for one."""
 
 ANCESTOR_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 SUPPORT_LABEL: Final = "trainer.kubeflow.org/support"
