@@ -43,6 +43,8 @@ LONGEST_MESSAGE: Final = 200
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 Query: TypeAlias = Mapping[str, str]
+Decode: TypeAlias = Callable[[bytes], Any]
+"""Bytes -> JSON value. Raises ValueError."""
 Login: TypeAlias = Callable[[], Awaitable["Configuration"]]
 
 
@@ -71,7 +73,13 @@ class Requests(Protocol):
     """What the caches need of an API server."""
 
     async def get(
-        self, path: str, query: Query | None = None, *, accept: str = JSON, seconds: float = ...
+        self,
+        path: str,
+        query: Query | None = None,
+        *,
+        accept: str = JSON,
+        seconds: float = ...,
+        decode: Decode = ...,
     ) -> Any:
         """GET and decode. Raises ApiError or Unreachable."""
 
@@ -210,9 +218,11 @@ class Client:
         *,
         accept: str = JSON,
         seconds: float = CALL_SECONDS,
+        decode: Decode = orjson.loads,
     ) -> Any:
         """GET and decode. Raises ApiError or Unreachable."""
-        return await self._decoded(_Request("GET", path, _within(seconds), query or {}, accept))
+        request = _Request("GET", path, _within(seconds), query or {}, accept)
+        return await self._decoded(request, decode)
 
     async def send(self, method: str, path: str, body: Any) -> Any:
         """Write and decode the object as it is now; a PATCH is a JSON Patch. Raises ApiError or Unreachable."""
@@ -238,15 +248,15 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from error
 
-    async def _decoded(self, request: _Request) -> Any:
+    async def _decoded(self, request: _Request, decode: Decode = orjson.loads) -> Any:
         try:
             response = await self._request(request)
             async with response:
-                return orjson.loads(await response.read())
-        except orjson.JSONDecodeError as error:
-            raise Unreachable("the answer is not JSON") from error
+                return decode(await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(_why(error)) from error
+        except ValueError as error:
+            raise Unreachable("the answer is not JSON") from error
 
     @asynccontextmanager
     async def stream(

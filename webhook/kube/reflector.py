@@ -14,16 +14,15 @@ What is known stays known meanwhile; how old it is can be asked at any time.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import orjson
-
 from plugins.framework import values
 from plugins.framework.cluster import keep
-from webhook.kube import lines
+from webhook.kube import decoding, lines
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import ApiError, Unreachable
 
@@ -52,6 +51,7 @@ RBAC and CRDs are read some moments after the port is open)."""
 MOST_TOMBSTONES: Final = 1024
 
 GONE: Final = 410
+UNLISTED: Final = "not listed yet"
 
 
 class Sink(Protocol):
@@ -110,7 +110,7 @@ class Reflector:
         self._tombstones: dict[tuple[str, str], int] = {}
         self.synced = False
         """Whether a list was read, ever."""
-        self.problem = "not listed yet"
+        self.problem = UNLISTED
         """Why we are not watching; empty while we are."""
         self.absent = False
         """Whether the API server does not know the kind."""
@@ -145,6 +145,17 @@ class Reflector:
     def wake(self) -> None:
         """Do not wait any longer: what failed may work now."""
         self._wake.set()
+
+    def rest(self) -> None:
+        """Forget all there was: there is nothing to follow now, and that is no failure."""
+        self._version = ""
+        self._seen, self._tombstones = {}, {}
+        self._sink.swap([])
+        self.synced = self.absent = False
+        self._refusals = 0
+        self._backoff.reset()
+        self.problem, self._cut_since, self._silent_since = UNLISTED, None, None
+        self._tell_once("")
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -218,7 +229,7 @@ class Reflector:
             page = values.obj(await self._page(more))
             for item in values.objects(page.get("items")):
                 obj = self._named(item)
-                kept.append(orjson.dumps(keep(obj)))
+                kept.append(values.packed(keep(obj)))
                 seen[_key(obj)] = _number(values.at(item, "metadata", "resourceVersion"))
             about = values.obj(page.get("metadata"))
             version, more = (
@@ -228,6 +239,7 @@ class Reflector:
             self._touch()
             if not more:
                 break
+            del page  # before the next one is there as well
             await asyncio.sleep(0)  # a page takes milliseconds; reviews come between two
         if not version:
             raise Unreachable("the list has no version")
@@ -243,7 +255,9 @@ class Reflector:
             query["continue"] = more
         accept = self.resource.accept(is_list=True)
         try:
-            return await self._requests.get(self.resource.path, query, accept=accept)
+            return await self._requests.get(
+                self.resource.path, query, accept=accept, decode=decoding.page
+            )
         except ApiError as error:
             if error.status == GONE:
                 raise _GoneError from error
@@ -282,8 +296,8 @@ class Reflector:
 
     def _take(self, line: bytes) -> None:
         try:
-            event = values.obj(orjson.loads(line))
-        except orjson.JSONDecodeError as error:
+            event = values.obj(decoding.event(line))
+        except ValueError as error:
             self._version = ""
             raise Unreachable("an event is not JSON") from error
         kind, obj = values.text(event.get("type")), values.obj(event.get("object"))
@@ -319,7 +333,8 @@ class Reflector:
 
     def _named(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Items of lists have no kind, and metadata alone has one of its own."""
-        return {**obj, "kind": self.resource.kind}
+        resource = self.resource
+        return {**obj, "kind": resource.kind, "apiVersion": resource.api_version}
 
     # State
 
@@ -347,7 +362,8 @@ class Reflector:
 
 def _key(obj: dict[str, Any]) -> tuple[str, str]:
     metadata = values.obj(obj.get("metadata"))
-    return values.text(metadata.get("namespace")), values.text(metadata.get("name"))
+    namespace = sys.intern(values.text(metadata.get("namespace")))  # many have the same
+    return namespace, values.text(metadata.get("name"))
 
 
 def _number(version: object) -> int:

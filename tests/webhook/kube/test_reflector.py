@@ -138,7 +138,7 @@ async def test_what_is_kept_has_neither_status_nor_managed_fields(
     await following.during(story)
 
     assert following.shelf.objects["", "r"] == {
-        "apiVersion": None,
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "ClusterTrainingRuntime",
         "metadata": {"name": "r", "labels": {"l": "1"}},
         "spec": {"a": 1},

@@ -1,0 +1,71 @@
+"""What is read of lists and events, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from webhook.kube import decoding
+
+METADATA: dict[str, Any] = {
+    "name": "a",
+    "namespace": "b",
+    "labels": {"l": "1"},
+    "annotations": {"n": "2"},
+    "ownerReferences": [{"kind": "TrainJob", "controller": True}],
+    "resourceVersion": "7",
+}
+NOISE: dict[str, Any] = {"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}], "x": None}
+SPEC: dict[str, Any] = {"a": [1, 2.5, -9223372036854775808, None, {"b": "c"}], "q": "1Gi"}
+
+
+def test_of_an_object_all_is_read_that_is_kept_and_no_managed_fields() -> None:
+    conditions = [{"type": "Complete", "status": "True"}]
+    obj = {
+        "kind": "X",
+        "metadata": {**METADATA, **NOISE},
+        "spec": SPEC,
+        "overhead": {"podFixed": {"cpu": "1"}},
+        "status": {"conditions": conditions, "jobsStatus": [1]},
+    }
+    want = {
+        "metadata": METADATA,
+        "spec": SPEC,
+        "overhead": {"podFixed": {"cpu": "1"}},
+        "status": {"conditions": conditions},
+    }
+    about = {"resourceVersion": "8", "continue": "c"}
+
+    assert decoding.page(orjson.dumps({"metadata": about, "items": [obj]})) == {
+        "metadata": about,
+        "items": [want],
+    }
+    event = decoding.event(orjson.dumps({"type": "ADDED", "object": obj}))
+    assert event == {"type": "ADDED", "object": want}
+
+
+def test_an_error_in_a_stream_is_a_status() -> None:
+    status = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}
+
+    read = decoding.event(orjson.dumps({"type": "ERROR", "object": status}))
+
+    assert read["object"] == {"status": "Failure", "code": 410, "reason": "Expired"}
+
+
+@pytest.mark.parametrize("data", [b'{"items": null, "metadata": null}', b'{"items": []}', b"{}"])
+def test_an_empty_list_may_be_written_in_many_ways(data: bytes) -> None:
+    assert not decoding.page(data).get("items")
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b'{"items": 1}', b'{"items": [1]}'])
+def test_what_is_no_list_is_an_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"JSON|Expected|truncated"):
+        decoding.page(data)
+
+
+@pytest.mark.parametrize("data", [b"{", b"3", b'{"object": []}'])
+def test_what_is_no_event_is_an_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"JSON|Expected|truncated"):
+        decoding.event(data)
