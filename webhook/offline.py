@@ -26,7 +26,7 @@ from plugins.framework.pipeline import Pipeline, Result
 from plugins.podgroup_totals import compute
 from webhook import review
 from webhook.assembly import build_pipeline
-from webhook.podgroups import DEFAULT_NAMESPACE, Documents
+from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def convert(document: Document, to: str) -> Converted:
 
 
 def _namespace(raw: dict[str, Any]) -> str:
-    return values.text(values.at(raw, "metadata", "namespace")) or DEFAULT_NAMESPACE
+    return values.text(values.at(raw, "metadata", "namespace")) or names.DEFAULT_NAMESPACE
 
 
 def _request(

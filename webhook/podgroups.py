@@ -28,9 +28,6 @@ GROUPS: Final = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh"})
 FIELD_MANAGER: Final = "trainer"
 """As whom the Trainer's controller applies."""
 
-DEFAULT_NAMESPACE: Final = "default"
-"""Where a document without a namespace goes, as with kubectl."""
-
 _JUDGED: Final = ("minMember", "minResources")
 
 
@@ -118,7 +115,7 @@ class Documents:
         for obj in objects:
             if obj.get("kind") == names.TRAIN_JOB:
                 metadata = values.at_obj(obj, "metadata")
-                namespace = values.text(metadata.get("namespace")) or DEFAULT_NAMESPACE
+                namespace = values.text(metadata.get("namespace")) or names.DEFAULT_NAMESPACE
                 self._jobs[namespace, values.text(metadata.get("name"))] = obj
 
     async def owned(self, ctx: Context, owner: Owner) -> Owned:

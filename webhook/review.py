@@ -212,13 +212,12 @@ class Reviewer:
         if podgroups.is_one(request):
             return await self._judge_pod_group(phase, request, deadline)
         kind = _RESOURCES.get(request.resource) if request.group == names.GROUP else None
+        if kind is None or request.subresource:
+            return Result()
+        if request.operation == "DELETE":
+            return self._see_off(phase, request, deadline)
         raw = request.object
-        if (
-            kind is None
-            or request.subresource
-            or request.operation not in {"CREATE", "UPDATE"}
-            or raw is None
-        ):
+        if request.operation not in {"CREATE", "UPDATE"} or raw is None:
             return Result()
         ctx = self._context(request, deadline)
         if not shape_of(ctx.line.name, kind)(raw):
@@ -242,6 +241,13 @@ class Reviewer:
         result.findings.warnings[:0] = warnings  # first: the rest depends on it, and may be cut
         misshapen = _misshapen(ctx, kind, raw) if result.faults else None
         return misshapen or result
+
+    def _see_off(self, phase: Phase, request: AdmissionRequest, deadline: float | None) -> Result:
+        """Warnings at most; once, since both calls would say the same. Old API servers send no old object."""
+        old = request.old_object
+        if phase == "mutate" or old is None:
+            return Result()
+        return self._pipeline.warn_deletion(self._context(request, deadline), old)
 
     def _is_let_be(self, ctx: Context) -> bool:
         """Whether no answer depends on the cluster: Kueue updates each job several times."""
@@ -290,9 +296,8 @@ class Reviewer:
 
     def _context(self, request: AdmissionRequest, deadline: float | None) -> Context:
         cluster = self._source()
-        line = (
-            self._line or cluster.crd_line or lines.of_job(values.obj(request.object).get("spec"))
-        )
+        spec = values.obj(request.object or request.old_object).get("spec")
+        line = self._line or cluster.crd_line or lines.of_job(spec)
         return Context(
             request=request,
             cluster=cluster,

@@ -142,12 +142,35 @@ class CorrectPodGroupPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class WarnTrainJobPlugin(Plugin, Protocol):
+    """Mutate and validate: say what will happen to a TrainJob elsewhere. Text alone, so it can refuse nothing."""
+
+    @abstractmethod
+    def warn_train_job(
+        self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
+    ) -> Sequence[str]:
+        """Return warnings; called for every update that is judged at all, also one of ``suspend`` or labels.
+
+        ``info`` is None where the runtime does not exist; ``old`` is None on CREATE.
+        """
+
+
+@runtime_checkable
 class ComponentBuilderPlugin(Plugin, Protocol):
     """Render: build the objects that the controller would apply, in its order."""
 
     @abstractmethod
     def build(self, ctx: Context, info: Info) -> list[dict[str, Any]]:
         """Return whole objects as JSON values."""
+
+
+@runtime_checkable
+class WarnDeletionPlugin(Plugin, Protocol):
+    """Validate on DELETE of a TrainJob or a runtime. Text alone: a deletion always passes."""
+
+    @abstractmethod
+    def warn_deletion(self, ctx: Context, old: dict[str, Any]) -> Sequence[str]:
+        """Return warnings; ``old`` is the object as it is stored, ``ctx.request`` says of what kind."""
 
 
 EXTENSION_POINTS: tuple[tuple[str, Any, str], ...] = (
@@ -162,6 +185,8 @@ EXTENSION_POINTS: tuple[tuple[str, Any, str], ...] = (
     ("customValidation", CustomValidationPlugin, "validate"),
     ("validateRuntime", ValidateRuntimePlugin, "validate_runtime"),
     ("correctPodGroup", CorrectPodGroupPlugin, "correct_pod_group"),
+    ("warnTrainJob", WarnTrainJobPlugin, "warn_train_job"),
     ("componentBuilder", ComponentBuilderPlugin, "build"),
+    ("warnDeletion", WarnDeletionPlugin, "warn_deletion"),
 )
 """Name in a profile, Protocol (no type can say "a protocol class"), method: in the order of a TrainJob's way."""

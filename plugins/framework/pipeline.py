@@ -200,6 +200,15 @@ class Pipeline:
                     self._fault(result, PluginFault(name, "correct_pod_group", error))
         ctx.check_deadline()
 
+    # Deletions
+
+    def warn_deletion(self, ctx: Context, old: dict[str, Any]) -> Result:
+        """Say what a deletion does that nobody would expect. It always passes."""
+        result = Result()
+        if ctx.request.user.username not in self.exempt_users:
+            self._warn("warn_deletion", result, ctx, old)
+        return result
+
     # Steps
 
     def _draft(self, ctx: Context, raw: dict[str, Any]) -> Draft:
@@ -293,10 +302,20 @@ class Pipeline:
                     error if isinstance(error, PluginFault) else PluginFault(name, point, error),
                 )
 
+    def _warn(self, point: str, result: Result, *args: Any) -> None:
+        """Collect warnings. A fault here is counted and said, and has no other effect: nothing depends on it."""
+        for name, method in self._steps[point]:
+            try:
+                result.findings.warn(*method(*args))
+            except Exception as error:  # noqa: BLE001  # the one place where anything is caught
+                fault = PluginFault(name, point, error)
+                self._recorder.fault(name, point)
+                result.findings.warn(_told(fault))
+
     def _fault(self, result: Result, fault: PluginFault) -> None:
         result.faults.append(fault)
         self._recorder.fault(fault.plugin, fault.point)
-        text = f"{fault}; the operators of Stationmaster can see why in its log"
+        text = _told(fault)
         if self._on_fault.get(fault.plugin, "Warn") == "Refuse":
             result.findings.error(fields.internal("", text))
         else:
@@ -317,6 +336,7 @@ class Pipeline:
             result.findings.warn(
                 f"the runtime {job.runtime_name} does not exist: this update is not judged against it"
             )
+        self._warn("warn_train_job", result, ctx, info, old, job)
         if old is not None and changes_nothing_judged(ctx, old, job):
             return
         self._collect("validate", result, ctx, info, old, job)
@@ -351,6 +371,10 @@ class Pipeline:
         if result.allowed and not result.faults:
             result.patch = draft.patch()
         return result
+
+
+def _told(fault: PluginFault) -> str:
+    return f"{fault}; the operators of Stationmaster can see why in its log"
 
 
 def _view(ctx: Context, raw: dict[str, Any]) -> TrainJob:
