@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.deploy.conftest import Rendered
-from webhook.kube.resources import ALWAYS
+from webhook.kube.resources import ALWAYS, ASKED
 
 CACHES = "the caches list and watch it (webhook/kube/resources.py)"
+ADVICE = "the warnings of plugins/lifecycle are made of it (webhook/kube/resources.py)"
 CERTIFICATES = "certificates shared by the replicas (webhook/kube/secret.py)"
 LEASE = "who of the replicas writes (webhook/kube/lease.py)"
 SWITCH = "the mode is followed, by the one name (webhook/kube/mode.py)"
@@ -34,6 +35,16 @@ FOR = {
             "node.k8s.io/runtimeclasses",
             "scheduling.k8s.io/priorityclasses",
             "apiextensions.k8s.io/customresourcedefinitions",
+        )
+        for verb in ("list", "watch")
+    },
+    **{
+        (resource, verb): ADVICE
+        for resource in (
+            "trainer.kubeflow.org/trainjobs",
+            "jobset.x-k8s.io/jobsets",
+            "scheduling.x-k8s.io/podgroups",
+            "scheduling.volcano.sh/podgroups",
         )
         for verb in ("list", "watch")
     },
@@ -110,7 +121,7 @@ def test_secrets_are_never_listed_and_never_another_namespaces(manifests: Render
 def test_what_is_kept_may_be_read(manifests: Rendered) -> None:
     may = {(what, verb) for what, verb, _ in granted(manifests, "ClusterRole")}
 
-    for resource in ALWAYS:
+    for resource in (*ALWAYS, *ASKED):
         for verb in ("list", "watch"):
             assert (f"{resource.group}/{resource.plural}", verb) in may
 

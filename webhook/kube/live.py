@@ -77,7 +77,7 @@ class Live:
     async def look(self, ctx: Context, raw: dict[str, Any]) -> Looked:
         """The cluster as this request should see it. Raises NotNow where a new job cannot be judged yet."""
         warnings: list[str] = []
-        unsynced, stale = self._source.unsynced(), self._source.stale()
+        unsynced, stale = self._source.unsynced(advice=False), self._source.stale()
         if ctx.is_create:
             if unsynced:
                 raise NotNow(f"Stationmaster has just started: {unsynced}")

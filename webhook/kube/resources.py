@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plugins.framework.api import names
-from plugins.framework.cluster import TRAIN_JOB_CRD
+from plugins.framework.cluster import TRAIN_JOB_CRD, kept_as
 from plugins.framework.errors import ConfigError
 from webhook.kube.client import JSON
 
@@ -35,11 +35,33 @@ class Resource:
     """Where it is, if not everywhere."""
     only: str = ""
     """The one object that is wanted of all."""
+    advisory: bool = False
+    """Read only to warn by: not every cluster has the kind, and where it cannot be read nothing is refused for that."""
 
     @property
     def title(self) -> str:
         """What readiness and metrics call it."""
         return self.label or self.kind
+
+    @property
+    def watch(self) -> str:
+        """What a plugin asks for it by."""
+        return f"{self.kind}.{self.group}"
+
+    @property
+    def crd(self) -> str:
+        """The CustomResourceDefinition without which there is none of it, where it is an advisory one."""
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def api_version(self) -> str:
+        """As its objects have it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def kept_as(self) -> str:
+        """What a Snapshot keeps it as."""
+        return kept_as({"kind": self.kind, "apiVersion": self.api_version})
 
     @property
     def path(self) -> str:
@@ -113,17 +135,54 @@ ALWAYS: Final = (
 """What is read whatever the profile says."""
 
 
+ASKED: Final = (
+    Resource(
+        kind=names.TRAIN_JOB,
+        group=names.GROUP,
+        version=_TRAINER,
+        plural="trainjobs",
+        advisory=True,
+    ),
+    Resource(
+        kind=names.JOB_SET,
+        group="jobset.x-k8s.io",
+        version="v1alpha2",
+        plural="jobsets",
+        metadata_only=True,
+        advisory=True,
+    ),
+    *(
+        Resource(
+            kind=names.POD_GROUP,
+            group=group,
+            version=version,
+            plural="podgroups",
+            label=f"{names.POD_GROUP}.{group}",
+            metadata_only=True,
+            advisory=True,
+        )
+        for group, version in (
+            (names.GANG_GROUPS["coscheduling"], "v1alpha1"),
+            (names.GANG_GROUPS["volcano"], "v1beta1"),
+        )
+    ),
+)
+"""What is read where a plugin asks for it, while the cluster has the kind. Metadata alone where that is enough: whose
+a JobSet is, its metadata say; which runtime a TrainJob uses, only its spec does."""
+
+
 def asked_for(watches: Iterable[str]) -> tuple[Resource, ...]:
     """All that is kept for plugins that ask for these, each ``Kind.group``.
 
     Raises ConfigError where a plugin asks for what a Snapshot cannot hold, or what must not be listed.
     """
-    known = {f"{r.kind}.{r.group}" for r in ALWAYS}
-    for watch in watches:
+    known = {r.watch for r in (*ALWAYS, *ASKED)}
+    wanted = set(watches)
+    for watch in sorted(wanted):
         if watch in FORBIDDEN:
             raise ConfigError(
                 f"a plugin asks to watch {watch}: to list them is to read all of them"
             )
         if watch not in known:
             raise ConfigError(f"a plugin asks to watch {watch}, which is none of {sorted(known)}")
-    return ALWAYS
+    return (*ALWAYS, *(r for r in ASKED if r.watch in wanted))

@@ -44,35 +44,67 @@ class Source:
         self.capabilities = Capabilities()
         self._stale_seconds = stale_seconds
         self._on_change = on_change
+        self._served_else = asyncio.Event()
         self.reflectors = tuple(
             Reflector(resource, requests, self._sink(resource), around, on_problem)
             for resource in resources
         )
 
     def _sink(self, resource: Resource) -> Sink:
-        return _Names(self) if resource is DEFINITIONS else _Objects(self, resource.kind)
+        return _Names(self) if resource is DEFINITIONS else _Objects(self, resource.kept_as)
 
     async def run(self) -> None:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
-                group.create_task(reflector.run(), name=f"reflector {reflector.resource.title}")
+                follow = self._while_served if reflector.resource.advisory else Reflector.run
+                group.create_task(follow(reflector), name=f"reflector {reflector.resource.title}")
 
-    def unsynced(self) -> str | None:
-        """Which kinds have not been listed yet, and why; None once all are."""
+    async def _while_served(self, reflector: Reflector) -> None:
+        """Follow a kind whenever the cluster has its CRD, and know nothing of it while it has not."""
+        while True:
+            reflector.rest()
+            await self._until(reflector.resource, is_served=True)
+            following = asyncio.create_task(reflector.run())
+            try:
+                await self._until(reflector.resource, is_served=False)
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
+    async def _until(self, resource: Resource, *, is_served: bool) -> None:
+        while self._is_served(resource) is not is_served:
+            await self._served_else.wait()
+
+    def _is_served(self, resource: Resource) -> bool:
+        return resource.crd in (self.snapshot.served or ())
+
+    def unsynced(self, *, advice: bool = True) -> str | None:
+        """Which kinds have not been listed yet, and why; None once all are.
+
+        A kind that the cluster does not have is not waited for. ``advice`` False asks only for what answers
+        depend on by more than a warning.
+        """
         missing = [
             f"{r.resource.title} ({r.problem or 'being listed'})"
             for r in self.reflectors
-            if not r.synced
+            if not r.synced and (not r.resource.advisory or (advice and self._is_awaited(r)))
         ]
         return "not yet read: " + ", ".join(missing) if missing else None
 
+    def _is_awaited(self, reflector: Reflector) -> bool:
+        """Whether there is something to be read; a CRD may also be there without the version that we read."""
+        return self._is_served(reflector.resource) and not reflector.absent
+
     def stale(self) -> str | None:
-        """Which kinds we have been cut off from for longer than the bound; None if none."""
+        """Which kinds we have been cut off from for longer than the bound; None if none.
+
+        Old advice is no reason to distrust an answer, let alone to refuse one.
+        """
         cut = [
             f"{r.resource.title} for {r.cut_off_seconds:.0f} s ({r.problem})"
             for r in self.reflectors
-            if r.cut_off_seconds > self._stale_seconds
+            if not r.resource.advisory and r.cut_off_seconds > self._stale_seconds
         ]
         return "cut off from the API server: " + ", ".join(cut) if cut else None
 
@@ -84,8 +116,15 @@ class Source:
             self.capabilities = found
             self._on_change(found)
 
-    def wake_absent(self) -> None:
-        """Some CRD came or went: whoever waits for one looks again."""
+    def serve(self, served: frozenset[str]) -> None:
+        """Know these CRDs, and have whoever waits for one look again.
+
+        Also where it had been there: a CRD is told of before its kind can be listed, and once more when it can.
+        """
+        if served != self.snapshot.served:
+            self.take(self.snapshot.serving(served))
+            self._served_else.set()
+            self._served_else = asyncio.Event()
         for reflector in self.reflectors:
             if reflector.absent:
                 reflector.wake()
@@ -103,7 +142,10 @@ class _Objects:
         self._source.take(self._source.snapshot.with_all(self._kind, objects))
 
     def put(self, obj: dict[str, Any]) -> None:
-        self._source.take(self._source.snapshot.replaced(obj))
+        before = self._source.snapshot
+        after = before.replaced(obj)
+        if after is not before:
+            self._source.take(after)
 
     def drop(self, namespace: str, name: str) -> None:
         self._source.take(self._source.snapshot.without(self._kind, namespace, name))
@@ -116,19 +158,14 @@ class _Names:
         self._source = source
 
     def swap(self, kept: Sequence[bytes]) -> None:
-        self._serve(frozenset(_name(orjson.loads(data)) for data in kept))
+        self._source.serve(frozenset(_name(orjson.loads(data)) for data in kept))
 
     def put(self, obj: dict[str, Any]) -> None:
-        self._serve((self._source.snapshot.served or frozenset()) | {_name(obj)})
+        self._source.serve((self._source.snapshot.served or frozenset()) | {_name(obj)})
 
     def drop(self, namespace: str, name: str) -> None:
         del namespace
-        self._serve((self._source.snapshot.served or frozenset()) - {name})
-
-    def _serve(self, served: frozenset[str]) -> None:
-        if served != self._source.snapshot.served:
-            self._source.take(self._source.snapshot.serving(served))
-            self._source.wake_absent()
+        self._source.serve((self._source.snapshot.served or frozenset()) - {name})
 
 
 def _name(obj: dict[str, Any]) -> str:

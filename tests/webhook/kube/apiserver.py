@@ -39,6 +39,8 @@ class Watcher:
     """A watch that is open: what is put here is sent."""
 
     events: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    of: str = ""
+    """The name of the kind's CRD."""
 
     def send(self, kind: str, obj: Object) -> None:
         self.events.put_nowait(orjson.dumps({"type": kind, "object": obj}) + b"\n")
@@ -51,10 +53,12 @@ class Watcher:
 
 
 class ApiServer:
-    """One collection at any path; single objects by name; tricks before all else."""
+    """One collection at any path, unless there are ``collections``; single objects by name; tricks before all else."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
+        self.collections: dict[str, dict[str, Object]] = {}
+        """Where a test needs several kinds: each by the name of its CRD, and no other is served."""
         self.others: dict[str, Object] = {}
         """What GET of a path gives, for single objects."""
         self.version = 100
@@ -89,25 +93,35 @@ class ApiServer:
                 watcher.end()
             await server.close()
 
-    def put(self, obj: Object) -> Object:
+    def put(self, obj: Object, of: str = "") -> Object:
         """Store an object under the next version, and tell nobody."""
         self.version += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
-        self.objects[obj["metadata"]["name"]] = obj
+        self._stored(of)[obj["metadata"]["name"]] = obj
         return obj
 
-    def change(self, obj: Object, kind: str = "ADDED") -> None:
-        """Store it, and tell all watchers."""
-        stored = self.put(obj)
-        for watcher in self.watchers:
+    def change(self, obj: Object, kind: str = "ADDED", of: str = "") -> None:
+        """Store it, and tell all who watch."""
+        stored = self.put(obj, of)
+        for watcher in self.watching(of):
             watcher.send(kind, stored)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, of: str = "") -> None:
         self.version += 1
-        obj = self.objects.pop(name)
+        obj = self._stored(of).pop(name)
         obj["metadata"]["resourceVersion"] = str(self.version)
-        for watcher in self.watchers:
+        for watcher in self.watching(of):
             watcher.send("DELETED", obj)
+
+    def watching(self, of: str = "") -> list[Watcher]:
+        """Who watches a kind; all who watch anything where none is named."""
+        return [watcher for watcher in self.watchers if of in {"", watcher.of}]
+
+    def _stored(self, of: str) -> dict[str, Object]:
+        return self.collections.setdefault(of, {}) if of else self.objects
+
+    def _served(self, request: web.Request) -> dict[str, Object] | None:
+        return self.collections.get(_crd(request.path)) if self.collections else self.objects
 
     async def until(self, what: Callable[[], bool]) -> None:
         """Until it is so; looked at after each request and each wait of the reflector."""
@@ -129,17 +143,22 @@ class ApiServer:
     async def list(self, request: web.Request) -> web.StreamResponse:
         begin = int(request.query.get("continue", "0"))
         size = min(int(request.query.get("limit", "500")), self.page_size)
-        names = sorted(self.objects)
+        objects = self._served(request)
+        if objects is None:
+            return await status(404, "NotFound")(request)
+        names = sorted(objects)
         metadata: Object = {"resourceVersion": str(self.version)}
         if begin + size < len(names):
             metadata["continue"] = str(begin + size)
-        items = [self.objects[name] for name in names[begin : begin + size]]
+        items = [objects[name] for name in names[begin : begin + size]]
         return web.json_response({"kind": "List", "metadata": metadata, "items": items})
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
+        if self._served(request) is None:
+            return await status(404, "NotFound")(request)
         response = web.StreamResponse()
         await response.prepare(request)
-        watcher = Watcher()
+        watcher = Watcher(of=_crd(request.path))
         self.watchers.append(watcher)
         try:
             while (data := await watcher.events.get()) is not None:
@@ -147,6 +166,12 @@ class ApiServer:
         finally:
             self.watchers.remove(watcher)
         return response
+
+
+def _crd(path: str) -> str:
+    """``/apis/GROUP/VERSION/PLURAL`` -> ``PLURAL.GROUP``."""
+    group, _, plural = ["", "", *path.split("/")][-3:]
+    return f"{plural}.{group}"
 
 
 def status(code: int, reason: str = "Broken") -> Trick:

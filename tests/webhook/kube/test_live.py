@@ -18,7 +18,7 @@ from tests.webhook.kube.conftest import Time
 from webhook.assembly import build_pipeline
 from webhook.kube.client import Client
 from webhook.kube.live import READS_AT_ONCE, Live, Policy, runtime_in
-from webhook.kube.resources import RUNTIMES
+from webhook.kube.resources import ASKED, RUNTIMES, Resource
 from webhook.kube.source import Source
 from webhook.review import Reviewer
 
@@ -78,10 +78,17 @@ def review(obj: dict[str, Any], old: dict[str, Any] | None = None, user: str = "
 class World:
     """A source that knows what it is told, in front of the API server."""
 
-    def __init__(self, server: ApiServer, client: Client, time: Time, stale: Policy) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        client: Client,
+        time: Time,
+        stale: Policy,
+        unread: Sequence[Resource] = (),
+    ) -> None:
         self.server, self.time = server, time
-        self.source = Source(client, RUNTIMES.values(), around=time.around())
-        for reflector in self.source.reflectors:
+        self.source = Source(client, [*RUNTIMES.values(), *unread], around=time.around())
+        for reflector in self.source.reflectors[: len(RUNTIMES)]:
             reflector.synced, reflector._cut_since = True, None
         self.source.snapshot = Snapshot.of([])
         self.reviewer = Reviewer(
@@ -132,6 +139,22 @@ async def test_a_known_runtime_is_not_read(world: World) -> None:
 
     assert (await world.ask(review(job())))["allowed"]
     assert world.paths == []
+
+
+async def test_advice_that_cannot_be_read_refuses_nothing(
+    server: ApiServer, client: Client, time: Time
+) -> None:
+    """A right that is missing after an upgrade, for instance."""
+    world = World(server, client, time, "fail", ASKED)
+    served = frozenset(resource.crd for resource in ASKED)
+    world.source.snapshot = Snapshot.of([runtime()]).serving(served)
+    time.now += 1000
+
+    response = await world.ask(review(job()))
+
+    assert world.source.unsynced() is not None
+    assert response["allowed"]
+    assert not any("judged by what was known" in said for said in response["warnings"])
 
 
 async def test_absence_is_kept_for_a_second(world: World) -> None:
