@@ -8,6 +8,7 @@ from plugins import (
     jax,
     jobset,
     keep_old_form,
+    lifecycle,
     mpi,
     overrides,
     plainml,
@@ -47,6 +48,7 @@ def in_tree() -> tuple[PluginSpec, ...]:
         volcano.SPEC,
         jobset.SPEC,
         podgroup_totals.SPEC,
+        lifecycle.SPEC,
     )
 
 

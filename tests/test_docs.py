@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
-from plugins import jax, mpi, runtime_defaults, torch, xgboost
+from plugins import jax, lifecycle, mpi, runtime_defaults, torch, xgboost
 from plugins.framework.interface import EXTENSION_POINTS, Plugin
 from plugins.framework.profile import CONTROLLERS, decode
 from plugins.registry import in_tree, opt_in, registry
@@ -60,7 +61,10 @@ def test_args_are_described_with_their_defaults() -> None:
     for field in runtime_defaults.ORDER:
         assert f"`{field}`" in PLUGINS
     with_args = [spec.name for spec in in_tree() if spec.args.__struct_fields__]
-    assert with_args == ["RuntimeDefaults"], "the page says that only this one has args"
+    assert with_args == ["RuntimeDefaults", "Lifecycle"], "the page says that only these have args"
+    for arg in msgspec.structs.fields(lifecycle.LifecycleArgs):
+        assert f"\n| `{arg.encode_name}` |" in PLUGINS
+        assert arg.default is True
 
 
 # fidelity.md and faults.md

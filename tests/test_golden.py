@@ -64,11 +64,10 @@ def folder_of(given: Json) -> Folder:
 
 def sent(given: Json) -> Json:
     """What is sent."""
-    found: Json
     if "podGroup" in given:
         return create(given["podGroup"])
-    found = given["job"] if "job" in given else given["runtime"]
-    return found
+    [found] = [given[key] for key in ("job", "runtime", "review") if key in given]
+    return dict(found)
 
 
 def changed(outcome: Outcome) -> Json:

@@ -130,7 +130,11 @@ def test_b060_a_job_outlives_its_runtime(name: str) -> None:
     ):
         first, second = both(desk, old, new)
         assert (first.allowed, second.allowed) == (True, True)
-        told = ["the runtime base-torch does not exist: this update is not judged against it"]
+        told = [
+            "the runtime base-torch does not exist: this update is not judged against it",
+            "the Trainer's own webhook refuses every update of a TrainJob whose runtime does not exist, also of "
+            "suspend, labels and finalizers: create ClusterTrainingRuntime base-torch again first",
+        ]
         assert first.warnings == second.warnings == (told if name == "gone" else [])
     refused = desk.mutate(create(p(tj(rt_torch()), "q.example/m", "node", ZONE).obj))
     assert not refused.allowed

@@ -40,6 +40,21 @@ def said(outcome: Outcome) -> list[str]:
 # admit
 
 
+def test_train_jobs_and_job_sets_of_the_folder_stand_for_those_of_the_cluster() -> None:
+    job_set = make_object("JobSet", "test-job", "team", apiVersion="jobset.x-k8s.io/v1alpha2")
+    busy = make_train_job("busy")
+    folder = Folder.of(RUNTIME, job_set, busy)
+
+    created = folder.admit(JOB)
+    gone = folder.admit(delete(busy.obj, options={"propagationPolicy": "Foreground"}))
+    unused = folder.admit(delete(RUNTIME.obj))
+
+    assert any("there is already JobSet test-job" in w for w in created.findings.warnings)
+    assert (gone.allowed, gone.after, len(gone.findings.warnings)) == (True, None, 2)
+    assert "1 unfinished TrainJob uses" in unused.findings.warnings[0]
+    assert gone.review["response"]["warnings"] == gone.findings.warnings
+
+
 def test_a_new_object_is_completed() -> None:
     outcome = Folder.of(RUNTIME).admit(JOB)
     assert (outcome.kind, outcome.namespace, outcome.name) == ("TrainJob", "team", "test-job")

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.framework.cluster import Snapshot
 from plugins.framework.errors import ConfigError
+from plugins.framework.interface import WatchExtensionPlugin
 from plugins.framework.lines import LINES
 from tests.webhook.kube.apiserver import ApiServer, status
 from tests.webhook.kube.conftest import Time
+from webhook.assembly import build_pipeline
 from webhook.kube.capabilities import Capabilities
 from webhook.kube.client import Client
-from webhook.kube.resources import ALWAYS, DEFINITIONS, RUNTIMES, TRAIN_JOB_DEFINITION, asked_for
+from webhook.kube.resources import (
+    ALWAYS,
+    ASKED,
+    DEFINITIONS,
+    RUNTIMES,
+    TRAIN_JOB_DEFINITION,
+    asked_for,
+)
 from webhook.kube.source import Source
 
 if TYPE_CHECKING:
@@ -163,11 +174,222 @@ async def test_the_line_follows_the_crd(server: ApiServer, client: Client, time:
     assert generations == ["podSpecOverrides", "podTemplateOverrides", "runtimePatches"]
 
 
-def test_what_plugins_ask_for_is_watched_already() -> None:
+# Kinds that only warnings are made of
+
+JOB_SETS = next(r for r in ASKED if r.kind == "JobSet")
+CRDS = DEFINITIONS.crd
+
+
+def definition(name: str = JOB_SETS.crd, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}}
+
+
+def job_set(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "a"}}
+
+
+def has(source: Source, name: str) -> bool:
+    return source.snapshot.owner("JobSet", "a", name) is not None
+
+
+@dataclass
+class World:
+    """An API server with CRDs, and perhaps JobSets; and who follows both."""
+
+    server: ApiServer
+    source: Source
+    told: list[tuple[str, str]]
+
+    def crds(self, *names: str) -> None:
+        self.server.collections[CRDS] = {}
+        for name in names:
+            self.server.put(definition(name), CRDS)
+
+    def asked(self) -> int:
+        return sum(seen.path == JOB_SETS.path for seen in self.server.requests)
+
+
+@pytest.fixture
+def world(server: ApiServer, client: Client, time: Time) -> World:
+    told: list[tuple[str, str]] = []
+    source = Source(
+        client,
+        [DEFINITIONS, JOB_SETS],
+        around=time.around(),
+        on_problem=lambda title, problem: told.append((title, problem)),
+    )
+    return World(server, source, told)
+
+
+async def test_a_kind_that_the_cluster_does_not_have_is_neither_asked_for_nor_waited_for(
+    world: World,
+) -> None:
+    world.crds("podgroups.scheduling.volcano.sh")
+
+    async def story() -> None:
+        await world.server.until(lambda: world.source.unsynced() is None)
+        assert len(world.server.watching(CRDS)) <= 1
+        assert world.asked() == 0
+        assert all(
+            r.cut_off_seconds == 0 for r in world.source.reflectors if r.resource is JOB_SETS
+        )
+
+    await during(world.source, story)
+
+    assert world.told == []
+
+
+async def test_one_that_comes_is_followed_and_one_that_goes_is_forgotten(world: World) -> None:
+    world.crds()
+    server, source = world.server, world.source
+
+    async def story() -> None:
+        await server.until(lambda: len(server.watching(CRDS)) == 1)
+        server.put(job_set("old"), JOB_SETS.crd)
+        server.change(definition(), of=CRDS)
+        await server.until(lambda: has(source, "old"))
+        await server.until(lambda: len(server.watching(JOB_SETS.crd)) == 1)
+        server.change(job_set("new"), of=JOB_SETS.crd)
+        await server.until(lambda: has(source, "new"))
+        server.remove(JOB_SETS.crd, CRDS)
+        await server.until(lambda: not has(source, "old") and not has(source, "new"))
+        assert source.unsynced() is None
+        await server.until(lambda: server.watching(JOB_SETS.crd) == [])
+        server.change(definition(), of=CRDS)
+        await server.until(lambda: has(source, "old") and has(source, "new"))
+
+    await during(source, story)
+
+    assert world.told == []
+
+
+async def test_one_that_is_there_is_waited_for(world: World) -> None:
+    world.crds(JOB_SETS.crd)
+    server, source = world.server, world.source
+    slow = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == JOB_SETS.path:
+            await slow.wait()
+        return await server.list(request)
+
+    server.put(job_set("a"), JOB_SETS.crd)
+    server.list_tricks.extend([answer] * 2)
+
+    async def story() -> None:
+        await server.until(lambda: world.asked() == 1)
+        assert source.unsynced() == "not yet read: JobSet (not listed yet)"
+        assert source.unsynced(advice=False) is None
+        slow.set()
+        await server.until(lambda: source.unsynced() is None)
+        assert has(source, "a")
+
+    await during(source, story)
+
+
+async def test_one_is_told_of_before_it_can_be_listed(world: World, time: Time) -> None:
+    """The API server tells of a CRD at once, and of its being established with the next event."""
+    world.crds(JOB_SETS.crd)
+    server, source = world.server, world.source
+    time.most = 1
+
+    async def story() -> None:
+        await server.until(lambda: ("JobSet", "404 NotFound: no") in world.told)
+        assert source.unsynced() is None
+        await server.until(lambda: len(time.slept) > time.most)
+        await server.until(lambda: len(server.watching(CRDS)) == 1)
+        server.put(job_set("a"), JOB_SETS.crd)
+        server.change(definition(labels={"established": "yes"}), "MODIFIED", of=CRDS)
+        await server.until(lambda: has(source, "a"))
+
+    await during(source, story)
+
+
+async def test_one_that_may_not_be_read_is_a_reason_to_wait_but_none_to_refuse(
+    world: World, time: Time
+) -> None:
+    world.crds(JOB_SETS.crd)
+    server, source = world.server, world.source
+    time.most = 8
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        trick = status(403, "Forbidden") if request.path == JOB_SETS.path else server.list
+        return await trick(request)
+
+    server.list_tricks.extend([answer] * 40)
+
+    async def story() -> None:
+        await server.until(lambda: len(time.slept) > time.most)
+        assert source.unsynced() == "not yet read: JobSet (403 Forbidden: no)"
+        assert (source.unsynced(advice=False), source.stale()) == (None, None)
+
+    await during(source, story)
+
+
+async def test_a_status_that_nobody_keeps_makes_no_snapshot(
+    server: ApiServer, client: Client, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_jobs = next(r for r in ASKED if r.kind == "TrainJob")
+    job = {"metadata": {"name": "j", "namespace": "a"}, "spec": {"runtimeRef": {"name": "r"}}}
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    server.collections[CRDS] = {}
+    server.put(definition(train_jobs.crd), CRDS)
+    server.put(job, train_jobs.crd)
+    source = Source(client, [DEFINITIONS, train_jobs], around=time.around())
+    taken: list[Snapshot] = []
+
+    async def story() -> None:
+        await server.until(lambda: len(server.watching(train_jobs.crd)) == 1)
+        assert users(source) == 1
+        take = source.take
+
+        def counted(snapshot: Snapshot) -> None:
+            taken.append(snapshot)
+            take(snapshot)
+
+        monkeypatch.setattr(source, "take", counted)
+        for active in range(3):
+            busy = {**job, "status": {"jobsStatus": [{"active": active}]}}
+            server.change(busy, "MODIFIED", of=train_jobs.crd)
+        server.change({**job, "status": done}, "MODIFIED", of=train_jobs.crd)
+        await server.until(lambda: users(source) == 0)
+
+    await during(source, story)
+
+    assert len(taken) == 1
+
+
+def users(source: Source) -> int:
+    return source.snapshot.users("ClusterTrainingRuntime", "", "r", most=0).total
+
+
+# What plugins ask for
+
+
+def test_what_is_always_watched_may_be_asked_for() -> None:
     assert asked_for(["LimitRange.", "RuntimeClass.node.k8s.io"]) == ALWAYS
 
 
-@pytest.mark.parametrize("kind", ["Secret.", "ConfigMap.", "Pod.", "LimitRange"])
+def test_what_is_asked_for_is_watched_too_each_once() -> None:
+    wanted = ["PodGroup.scheduling.volcano.sh", "TrainJob.trainer.kubeflow.org"]
+
+    more = asked_for([*wanted, *wanted])[len(ALWAYS) :]
+
+    assert [r.path for r in more] == [
+        "/apis/trainer.kubeflow.org/v1alpha1/trainjobs",
+        "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    ]
+
+
+def test_the_built_in_profile_asks_for_all_there_is() -> None:
+    pipeline = build_pipeline(None)
+    plugins = map(pipeline.plugins.__getitem__, pipeline.order("watches"))
+    watches = [w for p in plugins if isinstance(p, WatchExtensionPlugin) for w in p.watches()]
+
+    assert asked_for(watches) == (*ALWAYS, *ASKED)
+
+
+@pytest.mark.parametrize("kind", ["Secret.", "ConfigMap.", "Pod.", "LimitRange", "PodGroup."])
 def test_what_must_not_or_cannot_be_watched_is_an_error(kind: str) -> None:
     with pytest.raises(ConfigError, match="a plugin asks to watch"):
         asked_for([kind])
