@@ -24,6 +24,7 @@ pytestmark = pytest.mark.e2e
 
 RBAC: Final = "rbac.authorization.k8s.io"
 PODGROUPS: Final = "podgroups.scheduling.volcano.sh"
+VOLCANO: Final = "PodGroup.scheduling.volcano.sh"
 
 READ: Final = ["list", "watch"]
 RULES: Final = [
@@ -44,6 +45,13 @@ RULES: Final = [
         "apiGroups": [""],
         "resources": ["configmaps"],
         "resourceNames": ["stationmaster-mode"],
+        "verbs": READ,
+    },
+    {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"], "verbs": READ},
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": READ},
+    {
+        "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
+        "resources": ["podgroups"],
         "verbs": READ,
     },
 ]
@@ -163,6 +171,8 @@ def test_it_reads_what_it_needs_and_nothing_else(plane: ControlPlane, served: Se
         if what["resource"] == "configmaps" and verb != "get"
     }
     assert followed == {("stationmaster-system", "stationmaster-mode")}
+    for kind in ("TrainJob", "JobSet", "PodGroup.scheduling.x-k8s.io", VOLCANO):
+        assert served.metric("stationmaster_cache_synced", kind=kind) == 1
 
 
 def test_a_runtime_is_followed_from_its_creation_to_its_end(
@@ -239,6 +249,75 @@ def snapshot(namespace: str, name: str, uid: str, copy: Object) -> Object:
     }
 
 
+def test_a_leftover_is_told_of_when_its_name_is_used_again(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    count = served.follows("JobSet")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": jobs.IMAGE}]}
+    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+    plane.admin.create(
+        {
+            "apiVersion": jobs.JOBSET_API,
+            "kind": "JobSet",
+            "metadata": {"name": "again", "namespace": namespace},
+            "spec": {"replicatedJobs": [job]},
+        }
+    )
+    plane.wait_for(lambda: served.follows("JobSet") == count + 1, "the JobSet")
+
+    created = plane.kubectl(
+        "create", "-f", "-", user="alice", input=jobs.train_job(namespace, "again")
+    )
+
+    assert created.returncode == 0, created.stderr
+    assert "Warning: there is already JobSet again, which is no TrainJob's" in created.stderr
+
+
+@pytest.mark.parametrize("how", ["foreground", "background"])
+def test_who_deletes_in_the_foreground_is_told_what_to_do_instead(
+    plane: ControlPlane, served: Served, namespace: str, how: str
+) -> None:
+    assert served.ready()[0] == 200
+    job = jobs.train_job(namespace, "going")
+    plane.admin.create(job)
+    arguments = ("delete", "trainjob", "going", "-n", namespace, f"--cascade={how}", "--wait=false")
+
+    deleted = plane.kubectl(*arguments, user="alice")
+
+    assert deleted.stdout.startswith('trainjob.trainer.kubeflow.org "going" deleted')
+    assert ("delete in the background instead" in deleted.stderr) is (how == "foreground")
+    # Without a garbage collector the foreground never ends; a second deletion, as advised, ends it.
+    plane.admin.delete(job)
+    assert plane.admin.find(jobs.TRAINER_API, "TrainJob", "going", namespace) is None
+
+
+def test_who_deletes_a_runtime_is_told_who_uses_it(
+    plane: ControlPlane, served: Served, namespace: str
+) -> None:
+    assert served.ready()[0] == 200
+    mine: Object = {
+        **runtime(plane, "mine"),
+        "kind": "TrainingRuntime",
+        "metadata": {"name": "mine", "namespace": namespace},
+    }
+    plane.admin.create(mine)
+    job = jobs.train_job(namespace, "user")
+    job["spec"]["runtimeRef"] = {"name": "mine", "kind": "TrainingRuntime"}
+    plane.admin.create(job)
+    said = "1 unfinished TrainJob uses TrainingRuntime mine: user"
+    delete = ("delete", "trainingruntime", "mine", "-n", namespace)
+    plane.wait_for(
+        lambda: said in plane.kubectl(*delete, "--dry-run=server").stderr, "the TrainJob"
+    )
+
+    deleted = plane.kubectl(*delete)
+
+    assert deleted.returncode == 0, deleted.stderr
+    assert said in deleted.stderr
+    relabelled = plane.kubectl("label", "trainjob", "user", "-n", namespace, "a=b", user="alice")
+    assert "Trainer's own webhook refuses every update" in relabelled.stderr
+
+
 def test_gang_schedulers_are_noticed_as_they_come_and_go(
     plane: ControlPlane, served: Served
 ) -> None:
@@ -250,6 +329,10 @@ def test_gang_schedulers_are_noticed_as_they_come_and_go(
         ),
         "Volcano to be missed",
     )
+    plane.wait_for(
+        lambda: served.metric("stationmaster_cache_synced", kind=VOLCANO) == 0, "its PodGroups"
+    )
+    assert served.ready()[0] == 200
     metadata = {
         "name": PODGROUPS,
         # The API server guards the group: only with this are its kinds served.
@@ -265,6 +348,9 @@ def test_gang_schedulers_are_noticed_as_they_come_and_go(
             == 1
         ),
         "Volcano to be back",
+    )
+    plane.wait_for(
+        lambda: served.metric("stationmaster_cache_synced", kind=VOLCANO) == 1, "its PodGroups"
     )
 
 
