@@ -216,10 +216,15 @@ class Reviewer:
             return Result()
         if request.operation == "DELETE":
             return self._see_off(phase, request, deadline)
-        raw = request.object
-        if request.operation not in {"CREATE", "UPDATE"} or raw is None:
+        if request.operation not in {"CREATE", "UPDATE"} or request.object is None:
             return Result()
-        ctx = self._context(request, deadline)
+        return await self._judge_object(
+            phase, self._context(request, deadline), kind, request.object
+        )
+
+    async def _judge_object(
+        self, phase: Phase, ctx: Context, kind: str, raw: dict[str, Any]
+    ) -> Result:
         if not shape_of(ctx.line.name, kind)(raw):
             # Before the mutating call nobody has checked the schema. Before the validating one the API server
             # has, but what we spend on an object, long lists for one, must not depend on who calls.
