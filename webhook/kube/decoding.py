@@ -1,4 +1,4 @@
-"""Reads from lists and events only what somebody keeps.
+"""Reads from lists and events only what somebody keeps (``plugins.framework.cluster.keep``).
 
 An object in a cluster is for the most part managed fields. Skipped while they are read they cost nothing; as
 Python objects a page of them takes 40 MB, which a process does not give back.
@@ -30,6 +30,7 @@ class _Object(TypedDict, total=False):
     metadata: _Metadata | None
     spec: Any
     overhead: Any
+    data: Any
     status: _Status | str | None
     code: Any
     reason: Any

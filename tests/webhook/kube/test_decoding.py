@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from plugins.framework import cluster
 from webhook.kube import decoding
 
 METADATA: dict[str, Any] = {
@@ -44,6 +45,19 @@ def test_of_an_object_all_is_read_that_is_kept_and_no_managed_fields() -> None:
     }
     event = decoding.event(orjson.dumps({"type": "ADDED", "object": obj}))
     assert event == {"type": "ADDED", "object": want}
+
+
+@pytest.mark.parametrize(
+    "kind", sorted({*cluster._KEPT_FIELDS, *cluster._KEPT_METADATA, "TrainJob"})
+)
+def test_whatever_is_kept_of_a_kind_is_read(kind: str) -> None:
+    """A field that somebody begins to keep, and nobody reads, would be missing in clusters alone."""
+    fields = {field for kept in cluster._KEPT_FIELDS.values() for field in kept} | {"spec"}
+    obj = {"metadata": METADATA, **dict.fromkeys(fields, SPEC), "status": {"conditions": [SPEC]}}
+
+    read = decoding.event(orjson.dumps({"object": obj}))["object"]
+
+    assert cluster.keep({**read, "kind": kind}) == cluster.keep({**obj, "kind": kind})
 
 
 def test_an_error_in_a_stream_is_a_status() -> None:
