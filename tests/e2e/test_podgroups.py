@@ -32,7 +32,12 @@ VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 APIS: Final = {"coscheduling": COSCHEDULING, "volcano": VOLCANO}
 ENTRY: Final = "podgroups.stationmaster.dev"
 
-INSTALLED: Final = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"})
+INSTALLED: Final = frozenset(
+    {
+        *("Namespace", "ServiceAccount"),
+        *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    }
+)
 """Of the manifests; the program runs beside the cluster, with a certificate of the plane's."""
 
 

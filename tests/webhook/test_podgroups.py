@@ -24,6 +24,7 @@ from tests.reviews import recorded
 from tests.reviews.desk import TRAINER, Reply, pipeline_of, read, snapshot_of
 from webhook import yamlio
 from webhook.assembly import build_pipeline
+from webhook.mode import Fixed, Mode
 from webhook.podgroups import Documents, Owned, Owner, Unresolved, owner_of
 from webhook.review import Phase, Reviewer, request_of
 
@@ -90,6 +91,7 @@ class Desk:
         profile_document: Json | None = ENABLED,
         line: str | None = "2.3",
         error: Exception | None = None,
+        mode: Mode = "enforce",
     ) -> Desk:
         raw = [o.obj if isinstance(o, Builder) else o for o in objects]
         chosen = lines.named(line)
@@ -100,6 +102,7 @@ class Desk:
                 line=chosen,
                 clock=lambda: 0.0,
                 owners=Fails(error) if error else Documents(raw, chosen),
+                switch=Fixed(mode),
             )
         )
 
@@ -156,6 +159,18 @@ def test_the_line_is_the_jobs_own_where_nobody_says_which() -> None:
     old["spec"]["podSpecOverrides"] = [{"targetJobs": [{"name": "node"}], "nodeSelector": {}}]
     desk = Desk.of(waiting(), old, line=None)
     assert desk.ask(review()).after["spec"] == WANTED
+
+
+def test_in_warn_mode_it_is_only_said() -> None:
+    reply = Desk.of(waiting(), job(), mode="warn").ask(review())
+    assert reply.patch is None
+    assert any("would write spec.minMember" in text for text in reply.warnings)
+
+
+def test_switched_off_nobody_is_asked() -> None:
+    desk = Desk.of(waiting(), mode="off", error=AssertionError("nobody is to be asked"))
+    reply = desk.ask(review())
+    assert (reply.patch, reply.warnings) == (None, [])
 
 
 # Whose they are
