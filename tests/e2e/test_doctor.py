@@ -22,7 +22,7 @@ from tests.e2e.controlplane import ControlPlane, Object
 from tests.e2e.controlplane.client import JSON_PATCH
 from tests.e2e.controlplane.network import Network
 from tests.e2e.controlplane.users import MASTERS, User
-from tests.e2e.deployed import HOST, OVERLAY, REPAIR_SECONDS, Deployed
+from tests.e2e.deployed import OVERLAY, REPAIR_SECONDS, Deployed
 
 pytestmark = pytest.mark.e2e
 
@@ -59,18 +59,14 @@ def doctor(plane: ControlPlane, *flags: str, user: str = DOCTOR) -> Examined:
 
 
 @pytest.fixture(scope="module")
-def network() -> Iterator[Network]:
-    with Network() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def deployed(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """The installation; whoever breaks it, mends it."""
     users = [User(alias=DOCTOR, name=DOCTOR, groups=(MASTERS,))]
     home = tmp_path_factory.mktemp("doctor")
-    environ = network.environ
-    with ControlPlane(home / "plane", extra_users=users, apiserver_environ=environ) as plane:
+    with (
+        Network() as network,
+        ControlPlane(home / "plane", extra_users=users, apiserver_environ=network.environ) as plane,
+    ):
         plane.start_jobset()
         plane.start_trainer()
         made = Deployed(plane, network, home / "account")
@@ -179,16 +175,20 @@ def test_the_switch_is_shown(whole: Deployed) -> None:
     )
 
 
-def test_a_network_that_is_cut_is_a_failed_call(whole: Deployed, network: Network) -> None:
-    network.route(f"{HOST}:443")
+def test_replicas_that_hang_are_a_failed_call(whole: Deployed) -> None:
+    components = [each.component for each in whole.replicas.values()]
+    for each in components:
+        each.pause()
     try:
         found = doctor(whole.plane)
     finally:
-        network.route(f"{HOST}:443", *(each.port for each in whole.replicas.values()))
+        for each in components:
+            each.resume()
 
     assert found.code == 1
     (message,) = found.wrong()["reach"]
     assert message.startswith("fail: the API server cannot reach us: ")
+    assert "deadline exceeded" in message
 
 
 def test_what_a_user_may_not_read_is_said_with_the_right_that_is_missing(
