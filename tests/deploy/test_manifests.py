@@ -34,6 +34,11 @@ SETTINGS: Final[dict[str, tuple[Settings, tuple[str, ...]]]] = {
         Settings(kueue_user="system:serviceaccount:queues:kueue"),
         ("webhooks.kueueUser=system:serviceaccount:queues:kueue",),
     ),
+    "PodGroups": (Settings(podgroups=True), ("podGroups.enabled=true",)),
+    "PodGroups with cert-manager": (
+        Settings(podgroups=True, certificates="cert-manager"),
+        ("podGroups.enabled=true", "certificates=cert-manager"),
+    ),
     "no network policy": (Settings(network_policy=False), ("networkPolicy=false",)),
 }
 

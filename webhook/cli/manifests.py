@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     help="From which level on to log.",
 )
 @click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
+@click.option("--podgroups", is_flag=True, help="Correct the Trainer's PodGroups, too.")
 @options.output(("yaml", "json"))
 def command(  # noqa: PLR0913  # one argument an option
     *,
@@ -79,6 +80,7 @@ def command(  # noqa: PLR0913  # one argument an option
     kueue_user: str,
     log_level: str,
     no_network_policy: bool,
+    podgroups: bool,
     output: str,
 ) -> int:
     """Print the manifests that install Stationmaster, for kubectl apply -f -.
@@ -97,6 +99,7 @@ def command(  # noqa: PLR0913  # one argument an option
         excluded_namespaces=excluded,
         kueue_user=kueue_user,
         network_policy=not no_network_policy,
+        podgroups=podgroups,
     )
     out.write_objects(output, manifests(settings), as_list=True)
     return 0

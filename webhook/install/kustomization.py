@@ -21,8 +21,10 @@ FILE: Final = "kustomization.yaml"
 _WORDS: Final = frozenset({"apiVersion", "kind", "resources", "labels", "patches", "images"})
 
 
-def build(folder: Path) -> list[Object]:
+def build(folder: Path, onto: Sequence[Object] = ()) -> list[Object]:
     """The objects of a kustomization, in the order in which its files name them.
+
+    A component changes the objects of the kustomization that it is put ``onto``, and adds its own.
 
     Raises:
         ConfigError: a file is missing, cannot be read, or says what is not known here.
@@ -30,7 +32,8 @@ def build(folder: Path) -> list[Object]:
     file = folder / FILE
     said = yamlio.load(_read(file), str(file))
     _only(_WORDS, said, str(file))
-    objects = [obj for name in said.get("resources", ()) for obj in _resource(folder / name)]
+    own = [obj for name in said.get("resources", ()) for obj in _resource(folder / name)]
+    objects = [*onto, *own]
     for patch in said.get("patches", ()):
         _only({"target", "patch"}, patch, f"{file}: patches")
         _only({"kind", "name"}, patch["target"], f"{file}: patches: target")

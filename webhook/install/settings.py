@@ -47,6 +47,8 @@ class Settings:
     """In which nothing is done; ours and those of Kubernetes always are."""
     kueue_user: str = KUEUE_USER
     network_policy: bool = True
+    podgroups: bool = False
+    """Whether PodGroups are corrected, too."""
 
     def __post_init__(self) -> None:
         """The bounds are those of the chart (values.schema.json)."""
@@ -73,6 +75,8 @@ def source() -> Path:
 def manifests(settings: Settings) -> list[Object]:
     """All objects in the order in which to apply them: our namespace first, the registration last."""
     objects = kustomization.build(source() / "overlays" / settings.certificates)
+    if settings.podgroups:
+        objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
     if settings.namespace != NAMESPACE:
         objects = [_moved(obj, settings.namespace) for obj in objects]
     if not settings.network_policy:
