@@ -12,6 +12,11 @@ from typing import Final, Literal
 Generation = Literal["podSpecOverrides", "podTemplateOverrides", "runtimePatches"]
 MergeUnit = Literal["PodSpec", "PodTemplateSpec", "JobTemplateSpec", "JobSetSpec"]
 
+_DEPRECATION: Final = (
+    "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
+)
+_DEPRECATION_BEFORE: Final = "https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/#runtime-deprecation-policy"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -27,6 +32,8 @@ class Line:
     """The ML policies that the runtime API knows."""
     spec_metadata: bool
     """``spec.labels`` and ``spec.annotations`` exist."""
+    deprecation_policy: str
+    """Where the line's own warnings of deprecated runtimes point to; empty in a line that gives none."""
     deadline: bool
     """``spec.activeDeadlineSeconds`` exists."""
     proc_per_node_text: bool
@@ -67,6 +74,8 @@ class Line:
     """Overrides may change if the job is suspended before *or* after; else only after."""
     unique_targets: bool
     """A job may be named once in the whole list of overrides."""
+    leaves_managed_jobs: bool
+    """The controller leaves alone what ``managedBy`` gives to another; before, it ran such jobs too (G42)."""
     single_launcher: bool
     """The Trainer wants ``replicas`` of 1 of a runtime's job called ``launcher``."""
 
@@ -82,6 +91,7 @@ _V23: Final = Line(
     merge_unit="JobSetSpec",
     policies=("torch", "mpi", "jax", "xgboost", "flux"),
     spec_metadata=False,
+    deprecation_policy=_DEPRECATION,
     deadline=True,
     proc_per_node_text=False,
     merges_resources=True,
@@ -102,6 +112,7 @@ _V23: Final = Line(
     holds_used_runtimes=False,
     suspended_before_or_after=True,
     unique_targets=False,
+    leaves_managed_jobs=True,
     single_launcher=False,
 )
 
@@ -111,6 +122,7 @@ _V22: Final = Line(
     merge_unit="JobTemplateSpec",
     policies=("torch", "mpi", "jax", "xgboost", "flux"),
     spec_metadata=False,
+    deprecation_policy=_DEPRECATION_BEFORE,
     deadline=True,
     proc_per_node_text=False,
     merges_resources=False,
@@ -131,6 +143,7 @@ _V22: Final = Line(
     holds_used_runtimes=True,
     suspended_before_or_after=True,
     unique_targets=False,
+    leaves_managed_jobs=False,
     single_launcher=False,
 )
 
@@ -140,6 +153,7 @@ _V21: Final = Line(
     merge_unit="PodTemplateSpec",
     policies=("torch", "mpi"),
     spec_metadata=True,
+    deprecation_policy=_DEPRECATION_BEFORE,
     deadline=False,
     proc_per_node_text=True,
     merges_resources=False,
@@ -160,6 +174,7 @@ _V21: Final = Line(
     holds_used_runtimes=True,
     suspended_before_or_after=False,
     unique_targets=False,
+    leaves_managed_jobs=False,
     single_launcher=False,
 )
 
@@ -169,6 +184,7 @@ _V20: Final = Line(
     merge_unit="PodSpec",
     policies=("torch", "mpi"),
     spec_metadata=True,
+    deprecation_policy="",
     deadline=False,
     proc_per_node_text=True,
     merges_resources=False,
@@ -189,6 +205,7 @@ _V20: Final = Line(
     holds_used_runtimes=True,
     suspended_before_or_after=False,
     unique_targets=True,
+    leaves_managed_jobs=False,
     single_launcher=True,
 )
 

@@ -15,13 +15,11 @@ if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.context import Context
     from plugins.framework.info import Info
+    from plugins.framework.lines import Line
     from plugins.framework.runtime import CompiledRuntime
 
 NAME: Final = "RuntimeRef"
 
-POLICY_URL: Final = (
-    "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
-)
 _REF: Final = Path("spec", "runtimeRef")
 _MOST_NAMES: Final = 20
 """Names listed in a message; a cluster may have thousands."""
@@ -55,26 +53,26 @@ class RuntimeRef(CustomValidationPlugin, ValidateRuntimePlugin):
             else:
                 found.error(field.required(_REF.child("name"), _existing(ctx, new.runtime_kind)))
         elif info.runtime.is_deprecated and new.runtime_kind == names.CLUSTER_TRAINING_RUNTIME:
-            found.warn(_deprecated(new.runtime_name))
+            found.warn(_deprecated(ctx.line, new.runtime_name))
         return found
 
     def validate_runtime(
         self, ctx: Context, old: CompiledRuntime | None, new: CompiledRuntime
     ) -> Findings:
         """The Trainer warns whoever creates a deprecated ClusterTrainingRuntime."""
-        del ctx
         found = Findings()
         if old is None and new.is_deprecated and new.kind == names.CLUSTER_TRAINING_RUNTIME:
-            found.warn(_deprecated(new.name, referenced=False))
+            found.warn(_deprecated(ctx.line, new.name, referenced=False))
         return found
 
 
-def _deprecated(name: str, *, referenced: bool = True) -> str:
+def _deprecated(line: Line, name: str, *, referenced: bool = True) -> str:
     who = "Referenced ClusterTrainingRuntime" if referenced else "ClusterTrainingRuntime"
-    return (
-        f'{who} "{name}" is deprecated and will be removed in a future release of Kubeflow Trainer. '
-        f"See runtime deprecation policy: {POLICY_URL}"
+    text = (
+        f'{who} "{name}" is deprecated and will be removed in a future release of Kubeflow Trainer.'
     )
+    where = line.deprecation_policy
+    return f"{text} See runtime deprecation policy: {where}" if where else text
 
 
 def _missing(ctx: Context, job: TrainJob) -> field.FieldError:

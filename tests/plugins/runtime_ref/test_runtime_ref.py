@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from plugins.framework.api import names
 from plugins.framework.cluster import Snapshot
 from tests.builders import make_runtime, make_train_job
@@ -160,6 +162,21 @@ def test_the_warning_of_the_first_sentence_is_the_trainers_own() -> None:
     case = CASES["W05 a deprecated ClusterTrainingRuntime is a warning that names it"]
     [warning] = admit(case).findings.warnings
     assert warning.endswith("operator-guides/runtime.html#runtime-deprecation-policy")
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ("2.0", "in a future release of Kubeflow Trainer."),
+        ("2.1", "https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/#{}"),
+        ("2.2", "https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/#{}"),
+        ("2.3", "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#{}"),
+    ],
+)
+def test_each_line_points_to_its_own_policy(line: str, end: str) -> None:
+    case = Case(line=line, job=JOB, runtime=TORCH.label(*DEPRECATED))
+    [warning] = [w for w in admit(case).findings.warnings if "deprecated" in w]
+    assert warning.endswith(end.format("runtime-deprecation-policy"))
 
 
 def test_of_a_thousand_runtimes_some_are_named_and_the_others_counted() -> None:
