@@ -246,14 +246,23 @@ def _surprises(ctx: Context, info: Info) -> list[str]:
             f"the runtime's numNodes of {launcher.count} makes {launcher.count} launchers, not workers: the "
             "runtime should say 1, and spec.trainer.numNodes how many workers there are"
         )
-    gpus = gpu_count(info.resources_per_node())
-    if gpus and (number := slots(info)) < gpus:
-        hosts = sum(p.count for p in _hosts(info))
+    number = slots(info)
+    idle = [(p.count, gpus) for p in _hosts(info) if (gpus := _gpus_of(p)) > number]
+    if idle:
+        hosts = sum(count for count, _ in idle)
+        have = "1 node has" if hosts == 1 else f"{hosts} nodes have"
         out.append(
-            f"{hosts} nodes have {hosts * gpus} GPUs but {hosts * number} processes: set "
+            f"{have} {sum(count * gpus for count, gpus in idle)} GPUs but {hosts * number} process(es): set "
             "spec.trainer.numProcPerNode, or leave it to the runtime"
         )
     return out
+
+
+def _gpus_of(pod_set: PodSet) -> int:
+    """GPUs of the container that runs the processes, whichever job the Trainer takes the slots from (B023)."""
+    if pod_set.node_resources is not None:
+        return gpu_count(pod_set.node_resources)
+    return gpu_count(values.obj((pod_set.base.container(names.NODE) or {}).get("resources")))
 
 
 def _add_to_pods(info: Info) -> None:

@@ -67,9 +67,12 @@ def test_b023_idle_gpus_are_warned_of_with_their_numbers() -> None:
     launcher = env(folder.render(job), "launcher")
     assert launcher["OMPI_MCA_orte_set_default_slots"] == "2"
     [warning] = folder.admit(job.processes(1)).findings.warnings
-    assert warning.startswith("2 nodes have 4 GPUs but 2 processes")
-    [warning] = Folder.of(runtime, line="2.0").admit(job).findings.warnings
-    assert warning.startswith("2 nodes have 4 GPUs but 2 processes")
+    assert warning.startswith("2 nodes have 4 GPUs but 2 process(es)")
+    # 2.0 gives the resources to the launcher alone: the worker has no GPU that could be idle.
+    older = Folder.of(runtime, line="2.0")
+    assert container(older.render(job), job="node").get("resources", {}) == {}
+    [warning] = older.admit(job).findings.warnings
+    assert warning.startswith("1 node has 2 GPUs but 1 process(es)")
 
 
 def test_b024_a_variable_for_open_mpi_5_is_the_users_to_set() -> None:

@@ -367,6 +367,14 @@ NODE_FIRST = (
     )
     .job("launcher", "trainer")
 )
+LAUNCHER_FIRST = (
+    make_runtime()
+    .mpi()
+    .job("launcher", "trainer")
+    .job(
+        "node", containers=[container("node", resources=resources(limits={"nvidia.com/gpu": "2"}))]
+    )
+)
 WARNINGS: dict[str, Case] = {
     "B019 one node makes two pods": Case(
         job=JOB.nodes(1), runtime=BOTH, warns=("numNodes 1 makes two pods",)
@@ -379,7 +387,25 @@ WARNINGS: dict[str, Case] = {
     "B023 fewer processes than GPUs": Case(
         job=JOB.nodes(2).processes(1),
         runtime=NODE_FIRST,
-        warns=("2 nodes have 4 GPUs but 2 processes",),
+        warns=("2 nodes have 4 GPUs but 2 process(es)",),
+    ),
+    "B023 the workers' GPUs count where the launcher, which the Trainer looks at, has none": Case(
+        job=JOB.nodes(2),
+        runtime=LAUNCHER_FIRST,
+        warns=("2 nodes have 4 GPUs but 2 process(es)",),
+    ),
+    "B023 not where they get a process each": Case(
+        job=JOB.nodes(2).processes(2), runtime=LAUNCHER_FIRST, warns=()
+    ),
+    "B023 a launcher that counts as a node has its own GPUs": Case(
+        job=JOB.nodes(3),
+        runtime=LAUNCHER_FIRST.mpi(runLauncherAsNode=True),
+        warns=("2 nodes have 4 GPUs but 2 process(es)",),
+    ),
+    "B023 not the GPUs of a launcher that is no node": Case(
+        job=JOB.nodes(2).processes(1).resources(limits={"nvidia.com/gpu": "4"}),
+        runtime=WORKERS,
+        warns=(),
     ),
     "B023 not where the GPUs are the slots": Case(job=JOB.nodes(2), runtime=NODE_FIRST, warns=()),
 }
