@@ -65,7 +65,7 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
     ) -> Findings:
-        """What the controller would panic at; at least one process; the reserved init container."""
+        """What the controller would panic at; the reserved init container. Numbers are TrainerFields' to judge."""
         del ctx, old
         found = Findings()
         if info is None or info.runtime.policy != "flux":
@@ -74,12 +74,6 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
             nodes = info.runtime.num_nodes
             detail = f"{_NEEDS_NODES} (the runtime's own numNodes, {nodes}, is not used)"
             found.error(field.required(_TRAINER.child("numNodes"), detail))
-        processes = _processes(info)
-        if processes < 1:
-            at = _TRAINER.child("numProcPerNode")
-            found.error(
-                field.invalid(at, processes, "must be greater than or equal to 1 for Flux TrainJob")
-            )
         for pod_set in info.pod_sets:
             if pod_set.name == names.NODE and INSTALLER in pod_set.base.init_names:
                 detail = f"init container {INSTALLER} is reserved: the runtime's job node must not have one"
@@ -96,7 +90,7 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
         scripts = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": pods.metadata(info, ctx.namespace, f"{name}-flux-entrypoint"),
+            "metadata": pods.metadata(info, ctx.namespace, f"{name}{names.FLUX_SCRIPTS}"),
             "data": {
                 "entrypoint.sh": _entrypoint_facts(info),
                 "init.sh": _init_facts(info, ctx.namespace),
@@ -116,17 +110,10 @@ def range_text(size: int, start: int = 0) -> str:
     return str(start) if size == 1 else f"{start}-{start + size - 1}"
 
 
-def _processes(info: Info) -> int:
-    own = info.job.num_proc_per_node
-    if type(own) is int and info.line.name != "2.2":
-        return own
-    number = info.runtime.source.get("numProcPerNode", 1)
-    return number if type(number) is int else 1
-
-
 def _tasks(info: Info) -> int:
     own = info.job.num_proc_per_node
-    return own if type(own) is int else _processes(info)
+    number = own if type(own) is int else info.runtime.source.get("numProcPerNode", 1)
+    return number if type(number) is int else 1
 
 
 def _settings(info: Info) -> dict[str, str]:
@@ -168,7 +155,7 @@ def _installer(info: Info, settings: dict[str, str]) -> dict[str, Any]:
 
 
 def _scripts_volume(info: Info) -> str:
-    return f"{info.job.name}-flux-entrypoint"
+    return f"{info.job.name}{names.FLUX_SCRIPTS}"
 
 
 def _add_to_pod(info: Info, pod_set: PodSet) -> None:

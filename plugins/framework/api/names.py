@@ -31,6 +31,9 @@ LAUNCHER: Final = "launcher"
 RESERVED_CONTAINERS: Final = (DATASET_INITIALIZER, MODEL_INITIALIZER, NODE)
 """Containers whose env comes from the TrainJob itself; patches may not set it."""
 
+FLUX_SCRIPTS: Final = "-flux-entrypoint"
+"""Behind the TrainJob's name: the ConfigMap of Flux's scripts, and the volume that holds it."""
+
 TRAINER_PORT: Final = 29500
 COMPLETION_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
