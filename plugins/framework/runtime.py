@@ -84,6 +84,12 @@ class Job:
         """Whether an init container goes on running beside the others."""
         return any(c.get("restartPolicy") == "Always" for c in self.init_containers)
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether each pod has an index in its name: what JobSet makes of a Job that says nothing."""
+        mode = values.at(self.raw, "template", "spec", "completionMode")
+        return mode is None or bool(mode == "Indexed")
+
     def container(self, name: str) -> dict[str, Any] | None:
         """The regular container of that name."""
         for container in self.containers:
@@ -135,6 +141,7 @@ class CompiledRuntime:
         )
         self.position: dict[str, int] = {job.name: i for i, job in enumerate(self.jobs)}
         self.subdomain: str | None = values.at(self.template, "network", "subdomain")
+        self.coordinator = values.obj(self.template.get("coordinator"))
         self.memo: dict[str, Any] = {}
         """What plugins work out once per runtime, by plugin name."""
         self.policy: str = next(

@@ -16,7 +16,7 @@ from plugins.framework.interface import (
     ValidateRuntimePlugin,
 )
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.jobset import derived_names, initializers, template
+from plugins.jobset import coordinator, derived_names, images, initializers, template
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -54,13 +54,14 @@ class JobSet(
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
     ) -> Findings:
-        """Names that are too long for what is derived from them; initializers without a place."""
+        """Names that are too long for what is derived from them; images and initializers that come to nothing."""
         del old
         found = Findings()
         found.error(*derived_names.own_name(ctx.line, new))
         if info is None:
             return found
-        found.error(*derived_names.too_long(info))
+        found.error(*derived_names.too_long(info), *coordinator.without_pod(info))
+        found.error(*images.problems(info))
         found.error(*initializers.problems(info))
         sound = self._runtime_findings(info.runtime)
         if sound.errors:

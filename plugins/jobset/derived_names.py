@@ -1,4 +1,4 @@
-"""Names that Kubernetes derives from a TrainJob's: too long for what they name, or not DNS labels (10.2)."""
+"""Names that are derived from a TrainJob's: too long for what they name, or not DNS labels (10.2)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
+from plugins.framework.api import names
 from plugins.framework.field import ErrorType, FieldError, Path
+from plugins.jobset import coordinator
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
-    from plugins.framework.info import Info
+    from plugins.framework.info import Info, PodSet
     from plugins.framework.lines import Line
 
 LABEL_MOST: Final = 63
@@ -62,10 +64,24 @@ def too_long(info: Info) -> Iterator[FieldError]:
 def _limits(info: Info) -> Iterator[tuple[int, str]]:
     """How long the TrainJob's name may be for each thing that is named after it."""
     for pod_set in info.pod_sets:
-        job = f"-{pod_set.name}-{pod_set.replicas - 1}"
-        pod = f"{job}-{max(pod_set.count, 1) - 1}{_POD_SUFFIX}"
-        yield LABEL_MOST - len(pod), f"the pod names of job {pod_set.name}"
+        what, tail = _longest_of(pod_set)
+        yield LABEL_MOST - len(tail), what
+    if info.runtime.policy == "flux" and info.by_name(names.NODE) is not None:
+        yield LABEL_MOST - len(names.FLUX_SCRIPTS), "the volume of Flux's scripts"
+    if info.runtime.coordinator and (most := coordinator.longest_name(info.runtime)) > 0:
+        yield most, "the coordinator's address, a label's value,"
     for policy in values.objects(info.template.get("volumeClaimPolicies")):
         for template in values.objects(policy.get("templates")):
             claim = values.text(values.at(template, "metadata", "name"))
             yield LABEL_MOST - len(claim) - 1, f"the name of the volume claim {claim}"
+
+
+def _longest_of(pod_set: PodSet) -> tuple[str, str]:
+    """The longest name that a job brings, as far as JobSet looks: pods only where the Job is indexed.
+
+    It takes the last indexes as they come out, ``-1`` of a job without pods too.
+    """
+    job = f"-{pod_set.name}-{pod_set.replicas - 1}"
+    if not pod_set.base.is_indexed:
+        return f"the Job names of job {pod_set.name}", job
+    return f"the pod names of job {pod_set.name}", f"{job}-{pod_set.count - 1}{_POD_SUFFIX}"

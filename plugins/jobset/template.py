@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plugins.framework import field, values
 from plugins.framework.api import names
 from plugins.framework.field import FieldError, Findings, Path
+from plugins.jobset import coordinator, template_pods
 
 if TYPE_CHECKING:
     from plugins.framework.lines import Line
@@ -59,7 +60,9 @@ def problems(runtime: CompiledRuntime) -> Findings:
         found.error(*_ancestor(path, job, raw.get("replicas", 1), runtime.line))
         found.error(*_depends_on(path, i, job, runtime), *_names(path, job))
         found.warn(*_job_warnings(path, job), *_lost_env(path, job, runtime))
-    found.error(*_policies(runtime), *_network(runtime), *_claims(runtime))
+    found.error(*_policies(runtime), *coordinator.problems(runtime))
+    found.error(*_network(runtime), *_claims(runtime))
+    found.add(template_pods.problems(runtime))
     found.warn(*_rendezvous(runtime))
     return found
 
@@ -142,10 +145,6 @@ def _policies(runtime: CompiledRuntime) -> Iterator[FieldError]:
     for i, rule in enumerate(values.objects(failure.get("rules"))):
         at = _SPEC.child("failurePolicy", "rules").index(i).child("targetReplicatedJobs")
         yield from _targets(at, rule.get("targetReplicatedJobs"), known)
-    coordinator = values.at(runtime.template, "coordinator", "replicatedJob")
-    if coordinator is not None and coordinator not in known:
-        at = _SPEC.child("coordinator", "replicatedJob")
-        yield field.not_found(at, coordinator, _jobs_of_template(known))
 
 
 def _targets(at: Path, targets: Any, known: list[str]) -> Iterator[FieldError]:
@@ -173,6 +172,8 @@ def _claims(runtime: CompiledRuntime) -> Iterator[FieldError]:
     seen: set[str] = set()
     for i, policy in enumerate(values.objects(runtime.template.get("volumeClaimPolicies"))):
         at = _SPEC.child("volumeClaimPolicies").index(i).child("templates")
+        if not policy.get("templates"):
+            yield field.required(at, "a policy must have at least one claim")
         for k, template in enumerate(values.objects(policy.get("templates"))):
             name = values.text(values.at(template, "metadata", "name"))
             here = at.index(k).child("metadata", "name")

@@ -14,6 +14,12 @@ from tests.plugins.kit import LINES, Case, assert_found, check, invalid, table, 
 NODE = make_runtime().plain().node()
 MPI = make_runtime().mpi().job("node").job("launcher", "trainer")
 NAME = "metadata.name"
+FLUX = make_runtime().flux().node()
+COORDINATED = NODE.template({"replicatedJob": "node"}, "coordinator")
+
+
+def completing(mode: str) -> MakeRuntime:
+    return make_runtime().plain().node(job_spec={"completionMode": mode})
 
 
 def named(length: int) -> str:
@@ -34,6 +40,22 @@ def named(length: int) -> str:
         pytest.param(NODE.job("side", replicas=11), 47, id="replicas count too"),
         pytest.param(NODE.claims("x" * 20), 42, id="a volume claim"),
         pytest.param(NODE.claims("x"), 48, id="a short volume claim"),
+        pytest.param(
+            completing("NonIndexed"),
+            56,
+            id="of pods without an index JobSet looks at the Job alone",
+        ),
+        pytest.param(completing("NonIndexed").nodes(101), 56, id="which no count of pods changes"),
+        pytest.param(
+            completing("NonIndexed").job("side"), 48, id="an indexed job beside it decides"
+        ),
+        pytest.param(completing("Indexed"), 48, id="an index that is asked for"),
+        pytest.param(COORDINATED, 26, id="the coordinator's address has the name twice"),
+        pytest.param(
+            COORDINATED.template("net" * 7, "network", "subdomain"),
+            32,
+            id="once where there is a subdomain",
+        ),
     ],
 )
 def test_the_longest_name_that_passes(runtime: MakeRuntime, most: int) -> None:
@@ -42,6 +64,37 @@ def test_the_longest_name_that_passes(runtime: MakeRuntime, most: int) -> None:
         too_long(NAME, f"may not be more than {most} bytes with this runtime", "63 characters"),
     )
     check(Case(job=make_train_job(named(most + 1)), runtime=runtime, refused=refused))
+
+
+FLUX_NAMES = {
+    "the volume of Flux's scripts": (FLUX, 1, 47),
+    "of a hundred nodes the pods are as long": (FLUX, 100, 47),
+    "of more they are longer": (FLUX, 101, 46),
+    "without a job node there is no volume": (make_runtime().flux().job("work", "trainer"), 1, 48),
+}
+
+
+@pytest.mark.parametrize("line", ["2.2", "2.3"])
+@table(FLUX_NAMES)
+def test_the_longest_name_with_flux(case: tuple[MakeRuntime, int, int], line: str) -> None:
+    runtime, nodes, most = case
+    check(Case(line=line, job=make_train_job(named(most)).nodes(nodes), runtime=runtime))
+    refused = (too_long(NAME, f"may not be more than {most} bytes"),)
+    longer = make_train_job(named(most + 1)).nodes(nodes)
+    check(Case(line=line, job=longer, runtime=runtime, refused=refused))
+
+
+def test_a_job_without_pods_ends_at_minus_one() -> None:
+    """JobSet makes the name of the last pod without looking whether there is one."""
+    zero = invalid("spec.trainer.numNodes", "must be at least 1")
+    check(Case(job=make_train_job(named(47)).nodes(0), runtime=NODE, refused=(zero,)))
+    refused = (zero, too_long(NAME, "may not be more than 47 bytes"))
+    check(Case(job=make_train_job(named(48)).nodes(0), runtime=NODE, refused=refused))
+
+
+def test_a_coordinator_for_whom_no_name_is_short_enough_is_the_runtimes_fault() -> None:
+    runtime = COORDINATED.template("n" * 53, "network", "subdomain")
+    check(Case(job=make_train_job("a"), runtime=runtime, warns=("has a fault: spec.template",)))
 
 
 def test_the_trainjobs_own_count_decides() -> None:

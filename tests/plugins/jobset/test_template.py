@@ -14,6 +14,7 @@ from tests.plugins.kit import (
     duplicate,
     invalid,
     not_found,
+    required,
     table,
 )
 
@@ -176,6 +177,12 @@ REFUSED: dict[str, RuntimeCase] = {
     "a claim twice": RuntimeCase(
         runtime=PLAIN.node(container("node", volumeMounts=[mount("c", "/c")])).claims("c", "c"),
         refused=(duplicate(f"{SPEC}.volumeClaimPolicies[0].templates[1].metadata.name", '"c"'),),
+    ),
+    "claims without a template": RuntimeCase(
+        runtime=GOOD.template([{"templates": []}], "volumeClaimPolicies"),
+        refused=(
+            required(f"{SPEC}.volumeClaimPolicies[0].templates", "must have at least one claim"),
+        ),
     ),
     "a claim beside a volume of its name": RuntimeCase(
         runtime=PLAIN.node(
