@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from plugins.framework.field import Findings
 from plugins.framework.interface import CustomValidationPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
-from plugins.overrides import conflicts, contents, managers, updates
+from plugins.overrides import conflicts, contents, finished, managers, updates
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -45,6 +45,7 @@ class Overrides(CustomValidationPlugin):
         if info is not None:
             for target in targets:
                 found.add(contents.against_runtime(info, target, targets))
+                found.error(*finished.problems(info, target, targets))
             found.warn(*conflicts.between(targets))
         if old is not None:
             found.error(*updates.problems(ctx, info, old, new))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plugins.framework import field, labels, values
 from plugins.framework.api import names
 from plugins.framework.field import FieldError, Findings, Path
+from plugins.overrides import finished
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -229,7 +230,7 @@ def against_runtime(info: Info, target: Target, all_targets: list[Target]) -> Fi
             if container.get("volumeMounts"):
                 at = target.at.child(kind).index(k)
                 declared = _declared(info, job, all_targets)
-                found.error(*_mounts(at, container, declared, job))
+                found.error(*_mounts(info, at, (job, kind, container), declared))
                 found.warn(*_replaced_mounts(at, container, base))
     found.warn(*_lost_tolerations(target, job))
     return found
@@ -332,16 +333,18 @@ def _declared(info: Info, job: Job, all_targets: list[Target]) -> set[str]:
     if info.runtime.policy == "mpi":
         out |= _MPI_VOLUMES
     elif info.runtime.policy == "flux":
-        out |= _FLUX_VOLUMES | {f"{info.job.name}-flux-entrypoint"}
+        out |= _FLUX_VOLUMES | {f"{info.job.name}{names.FLUX_SCRIPTS}"}
     return out
 
 
 def _mounts(
-    at: Path, container: dict[str, Any], declared: set[str], job: Job
+    info: Info, at: Path, place: tuple[Job, str, dict[str, Any]], declared: set[str]
 ) -> Iterator[FieldError]:
+    """Mounts of nothing that are there in the end: a later patch, or the policy, may mount something else there."""
+    job, kind, container = place
     for k, mount in enumerate(values.objects(container.get("volumeMounts"))):
         name = values.text(mount.get("name"))
-        if name not in declared:
+        if name not in declared and finished.has_mount(info, (job.name, kind, container), mount):
             there = ", ".join(sorted(declared)) or "none"
             here = at.child("volumeMounts").index(k).child("name")
             yield field.not_found(here, name, f"volumes of job {job.name}: {there}")
