@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from plugins.framework.api.admission import AdmissionRequest
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.cluster import Snapshot
+    from plugins.framework.info import Info
     from plugins.framework.lines import Line
+
+
+def _nothing() -> None:
+    """There is no stored TrainJob."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +37,9 @@ class Context:
     written: Mapping[str, str] | None = None
     """JSON Pointers of what the mutating call of a CREATE has written into the object so far (see ``applied``);
     None in all others, where the object's own annotation says it."""
+    before: Callable[[], Info | None] = _nothing
+    """On UPDATE: the stored TrainJob, resolved as the new one is, policies and all; worked out when asked for.
+    None on CREATE, or where its runtime is gone."""
 
     @property
     def is_create(self) -> bool:

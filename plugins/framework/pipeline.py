@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plugins.framework import applied, values
@@ -339,6 +340,8 @@ class Pipeline:
         self._warn("warn_train_job", result, ctx, info, old, job)
         if old is not None and changes_nothing_judged(ctx, old, job):
             return
+        if old is not None:
+            ctx.before = cache(lambda: self._stored(ctx, old))
         self._collect("validate", result, ctx, info, old, job)
         if info is not None and info.build_error and not result.findings.errors:
             result.findings.error(_cannot_be_built(info))
@@ -346,11 +349,14 @@ class Pipeline:
             self._drop_stored(ctx, result.findings, old)
         ctx.check_deadline()
 
+    def _stored(self, ctx: Context, old: TrainJob) -> Info | None:
+        runtime = runtime_of(ctx, old)
+        return None if runtime is None else self._resolve(ctx, old, runtime)
+
     def _drop_stored(self, ctx: Context, findings: Findings, old: TrainJob) -> None:
         """The ratchet: what was stored and is unchanged is never a reason to refuse."""
-        runtime = runtime_of(ctx, old)
         before = Result()
-        info = None if runtime is None else self._resolve(ctx, old, runtime)
+        info = ctx.before()
         self._collect("validate", before, ctx, info, None, old)
         if info is not None and info.build_error and not before.findings.errors:
             before.findings.error(_cannot_be_built(info))

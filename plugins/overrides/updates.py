@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.framework import field, goform, values
+from plugins.framework import field, frozen, goform, values
 from plugins.framework.field import FieldError, Path
 from plugins.framework.resolve import resolve
 
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
-    from plugins.framework.runtime import Job
 
 _TITLES: Final = {
     "runtimePatches": "RuntimePatches",
     "podTemplateOverrides": "PodTemplateOverrides",
     "podSpecOverrides": "PodSpecOverrides",
 }
-_CHANGEABLE: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
-"""Fields of a pod template that JobSet lets change while suspended, besides labels and annotations."""
 
 
 def problems(ctx: Context, info: Info | None, old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
@@ -43,7 +40,7 @@ def problems(ctx: Context, info: Info | None, old: TrainJob, new: TrainJob) -> I
         when = " before or after the update" if line.suspended_before_or_after else ""
         detail = f"{_TITLES[key]} can only be modified when the TrainJob is suspended{when}"
         yield field.forbidden(at, detail)
-    elif info is not None and _has_jobset(old):
+    elif info is not None and frozen.has_jobset(line, old):
         yield from _refused_by_jobset(at, info, old, new)
 
 
@@ -70,39 +67,19 @@ def _meaning(line: Line, job: TrainJob) -> list[Any]:
     return out
 
 
-def _has_jobset(job: TrainJob) -> bool:
-    """Whether the controller has been here: its first act is the JobSet, its second the status."""
-    status = values.obj(job.raw.get("status"))
-    return (
-        bool(status.get("conditions") or status.get("jobsStatus")) and not job.is_managed_elsewhere
-    )
-
-
 def _refused_by_jobset(at: Path, info: Info, old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
     before = {p.name: p.job for p in resolve(old, info.runtime, info.facts).pod_sets}
     for pod_set in info.pod_sets:
         job = before.get(pod_set.name)
         if job is None or job is pod_set.job:
             continue
-        for name in _frozen_differences(job, pod_set.job):
+        for name in frozen.in_overrides(job, pod_set.job):
             entry = _place(at, new, pod_set.name)
             detail = (
                 f"changes {name} of job {pod_set.name}, which JobSet does not let change once it exists: the "
                 "TrainJob would stay suspended for ever; delete it and create it anew"
             )
             yield field.forbidden(entry, detail)
-
-
-def _frozen_differences(old: Job, new: Job) -> Iterator[str]:
-    for key in sorted((old.pod.keys() | new.pod.keys()) - _CHANGEABLE):
-        if not values.same(old.pod.get(key), new.pod.get(key)):
-            yield key
-    if not values.same(_job_metadata(old), _job_metadata(new)):
-        yield "the Job's metadata"
-
-
-def _job_metadata(job: Job) -> Any:
-    return values.at(job.raw, "template", "metadata")
 
 
 def _place(at: Path, new: TrainJob, job_name: str) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from plugins.framework import field, reserved
+from plugins.framework import field, frozen, podrules, pods, reserved, values
 from plugins.framework.api import names
 from plugins.framework.field import FieldError, Findings, Path
 from plugins.framework.interface import CustomValidationPlugin
@@ -31,6 +31,7 @@ _STATUS_ENV: Final = (
 _INT32_MOST: Final = 2**31 - 1
 """The Trainer reads both numbers as int32; the schemas of 2.0 and 2.1 let larger ones pass."""
 _DISTRIBUTED: Final = ("torch", "jax", "xgboost")
+_BOTH: Final = ("trainer", "initializer")
 _TARGET: Final = ("image", "command", "args", "env", "numNodes", "resourcesPerNode")
 
 
@@ -48,8 +49,10 @@ class TrainerFields(CustomValidationPlugin):
         found.error(*_numbers(new), *reserved.each(new, _STATUS_ENV, _reserved_detail))
         if old is not None and ctx.line.immutable_trainer:
             found.error(*_added_or_removed(old, new))
-        if old is not None and not ctx.line.immutable_trainer:
-            found.warn(*_ignored_until_suspended(old, new))
+        if old is not None and info is not None and not ctx.line.immutable_trainer:
+            found.add(_changed(ctx, info, old, new))
+        if info is not None:
+            found.error(*_sources(info, new))
         if info is not None and new.trainer:
             found.warn(*_without_effect(ctx.line, info, new), *_mixed_lines(info, new))
         if info is not None and new.trainer is None:
@@ -71,7 +74,7 @@ def _numbers(job: TrainJob) -> Iterator[FieldError]:
 
 def _added_or_removed(old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
     """Presence is not covered by the CRD's immutability: remove, then add another, defeats it (G25)."""
-    for key in ("trainer", "initializer"):
+    for key in _BOTH:
         before, after = _present(old, key), _present(new, key)
         if before != after:
             what = "removed" if before else "added"
@@ -83,12 +86,45 @@ def _present(job: TrainJob, key: str) -> bool:
     return job.spec.get(key) is not None
 
 
-def _ignored_until_suspended(old: TrainJob, new: TrainJob) -> Iterator[str]:
-    if old.is_suspended or new.is_suspended:
-        return
-    for key in ("trainer", "initializer"):
-        if old.spec.get(key) != new.spec.get(key):
-            yield f"spec.{key}: a change has no effect before the TrainJob is suspended and resumed"
+def _changed(ctx: Context, info: Info, old: TrainJob, new: TrainJob) -> Findings:
+    """Up to 2.1 the API lets both change; JobSet does not, once it exists."""
+    found = Findings()
+    keys = [k for k in _BOTH if not values.same(old.spec.get(k), new.spec.get(k))]
+    before = ctx.before() if keys else None
+    if before is None:
+        return found
+    for pod_set, name in frozen.in_built(before, info):
+        of_initializer = pod_set.ancestor in {names.DATASET_INITIALIZER, names.MODEL_INITIALIZER}
+        key = keys[-1] if of_initializer else keys[0]
+        if frozen.has_jobset(ctx.line, old):
+            detail = (
+                f"changes {name} of job {pod_set.name}, which JobSet does not let change once it exists: the TrainJob "
+                "could never be suspended or resumed again; delete it and create it anew"
+            )
+            found.error(field.forbidden(_SPEC.child(key), detail))
+        else:
+            found.warn(
+                f"spec.{key}: takes effect only if the controller has not seen the TrainJob yet: JobSet does not let "
+                f"{name} of job {pod_set.name} change"
+            )
+    return found
+
+
+def _sources(info: Info, job: TrainJob) -> Iterator[FieldError]:
+    """Sources of the TrainJob's own variables, as the controller passes them on: of four kinds, and no other."""
+    trainer = info.trainer
+    places = [(_TRAINER, names.NODE, trainer, values.obj(job.trainer))]
+    for key, name in (("dataset", names.DATASET_INITIALIZER), ("model", names.MODEL_INITIALIZER)):
+        source = values.obj(job.initializer.get(key))
+        places.append((Path("spec", "initializer", key), name, info.by_ancestor(name), source))
+    for at, container, pod_set, holder in places:
+        if pod_set is None or not pod_set.has_container(container):
+            continue
+        for i, entry in enumerate(values.items(holder.get("env"))):
+            if type(values.obj(entry).get("valueFrom")) is dict:
+                [made] = pods.trainer_env([entry])
+                here = at.child("env").index(i).child("valueFrom")
+                yield from podrules.value_from(here, made["valueFrom"])
 
 
 def _without_effect(line: Line, info: Info, job: TrainJob) -> Iterator[str]:

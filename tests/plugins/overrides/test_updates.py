@@ -189,6 +189,18 @@ def test_a_job_that_multikueue_runs_elsewhere_has_no_jobset_here(
     check(Case(old=old, job=case[0].field(*elsewhere), runtime=RUNTIME))
 
 
+@pytest.mark.parametrize(("line", "key"), [("2.0", "podSpecOverrides"), ("2.2", "runtimePatches")])
+def test_before_2_3_the_controller_runs_multikueues_jobs_too(line: str, key: str) -> None:
+    """G42: so there is a JobSet, which refuses what it always refuses."""
+    elsewhere = SUSPENDED.field("kueue.x-k8s.io/multikueue", "spec", "managedBy")
+    if line == "2.0":
+        job, at = elsewhere.pod_spec_override("node", serviceAccountName="x"), f"spec.{key}[0]"
+    else:
+        job, at = patch(elsewhere, serviceAccountName="x"), ENTRY
+    refused = (forbidden(at, "changes serviceAccountName of job node", FOR_EVER),)
+    check(Case(line=line, old=elsewhere.with_jobset(), job=job, runtime=RUNTIME, refused=refused))
+
+
 @table(TUNABLE)
 def test_what_jobset_takes_passes(case: MakeTrainJob) -> None:
     check(Case(old=SUSPENDED.with_jobset(), job=case, runtime=RUNTIME))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from plugins.framework.api import names
 from tests.builders import container, make_runtime, make_train_job
 from tests.plugins.kit import (
     Case,
@@ -79,16 +82,6 @@ CASES = {
         runtime=PLAIN.initializers(),
         refused=(forbidden("spec.initializer", "cannot be removed"),),
     ),
-    "trainer may be added in 2.1, where it has an effect once the job is suspended and resumed": Case(
-        line="2.1",
-        old=JOB,
-        job=JOB.nodes(2),
-        runtime=PLAIN,
-        warns=("spec.trainer: a change has no effect before the TrainJob is suspended",),
-    ),
-    "a change of trainer in 2.1 while suspended needs no warning": Case(
-        line="2.1", old=JOB.suspended(), job=JOB.suspended().nodes(2), runtime=PLAIN, warns=()
-    ),
     "a trainer without effect is a warning (G27)": Case(
         job=JOB.nodes(2).field("x", "spec", "trainer", "image"),
         runtime=NO_TRAINER,
@@ -154,6 +147,132 @@ CASES = {
 @table(CASES)
 def test_trainer_fields(case: Case) -> None:
     check(case)
+
+
+TWO = PLAIN.initializers()
+DATASET = {"storageUri": "hf://a/b"}
+SEEN = JOB.nodes(1).initializer("dataset", **DATASET).suspended().with_jobset()
+FOR_EVER = "which JobSet does not let change once it exists"
+CHANGES: dict[str, Case] = {
+    "env": Case(
+        old=SEEN,
+        job=SEEN.env("A", "1"),
+        refused=(forbidden("spec.trainer", "changes containers of job node", FOR_EVER),),
+    ),
+    "an image, of a job that runs": Case(
+        old=SEEN.suspended(False),
+        job=SEEN.suspended(False).trainer(image="x"),
+        refused=(
+            forbidden("spec.trainer", "could never be suspended or resumed again; delete it"),
+        ),
+    ),
+    "a count, as the job is resumed": Case(
+        old=SEEN,
+        job=SEEN.suspended(False).nodes(2),
+        refused=(
+            forbidden("spec.trainer", "changes completions"),
+            forbidden("spec.trainer", "changes parallelism"),
+        ),
+    ),
+    "an initializer": Case(
+        old=SEEN,
+        job=SEEN.initializer("dataset", storageUri="hf://a/c"),
+        refused=(forbidden("spec.initializer", "changes containers of job dataset-initializer"),),
+    ),
+    "both, each at its field": Case(
+        old=SEEN,
+        job=SEEN.initializer("dataset", storageUri="hf://a/c").env("A", "1"),
+        refused=(
+            forbidden("spec.initializer", "job dataset-initializer"),
+            forbidden("spec.trainer", "job node"),
+        ),
+    ),
+    "an initializer that is removed": Case(
+        old=SEEN,
+        job=SEEN.without("spec", "initializer"),
+        refused=(forbidden("spec.initializer", "job dataset-initializer"),),
+    ),
+    "MultiKueue's jobs have a JobSet here too (G42)": Case(
+        old=SEEN.field(names.MULTIKUEUE, "spec", "managedBy"),
+        job=SEEN.field(names.MULTIKUEUE, "spec", "managedBy").env("A", "1"),
+        refused=(forbidden("spec.trainer", "containers"),),
+    ),
+    "another way to write an amount changes nothing": Case(
+        old=SEEN.resources(requests={"cpu": "1000m"}),
+        job=SEEN.resources(requests={"cpu": 1}),
+        warns=(),
+    ),
+    "what has no effect changes nothing": Case(
+        old=SEEN, job=SEEN.trainer(numProcPerNode=2), warns=()
+    ),
+    "before the JobSet exists it passes, with a warning": Case(
+        old=JOB.nodes(1),
+        job=JOB.nodes(1).env("A", "1"),
+        warns=(
+            "spec.trainer: takes effect only if the controller has not seen the TrainJob yet: JobSet does not let "
+            "containers of job node change",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("line", ["2.0", "2.1"])
+@table(CHANGES)
+def test_up_to_2_1_jobset_freezes_what_the_api_does_not(case: Case, line: str) -> None:
+    check(replace(case, line=line, runtime=TWO))
+
+
+def test_a_difference_that_a_patch_makes_is_told_at_the_patch() -> None:
+    old = SEEN.pod_template_override("node", pod={"nodeSelector": {"a": "b"}})
+    job = SEEN.nodes(2).pod_template_override("node", pod={"serviceAccountName": "x"})
+    refused = (
+        forbidden("spec.podTemplateOverrides[0]", "changes serviceAccountName"),
+        forbidden("spec.trainer", "changes completions"),
+        forbidden("spec.trainer", "changes parallelism"),
+    )
+    check(Case(line="2.1", old=old, job=job, runtime=TWO, refused=refused))
+
+
+def test_where_the_runtime_is_gone_nothing_can_be_compared() -> None:
+    check(Case(line="2.1", old=SEEN, job=SEEN.nodes(2)))
+
+
+FILE = {"fileKeyRef": {"path": "a", "volumeName": "v", "key": "k"}}
+CPU = {"resource": "limits.cpu", "divisor": "7"}
+SOURCES: dict[str, Case] = {
+    "a variable from nowhere": Case(
+        job=JOB.env("A", "1").env("B", {}),
+        refused=(invalid("spec.trainer.env[1].valueFrom", "must specify one of: `fieldRef`"),),
+    ),
+    "from a file, which the controller drops": Case(
+        job=JOB.env("A", FILE), refused=(invalid("spec.trainer.env[0].valueFrom"),)
+    ),
+    "from amounts that are divided wrongly": Case(
+        job=JOB.env("A", {"resourceFieldRef": CPU}),
+        refused=(
+            invalid(
+                "spec.trainer.env[0].valueFrom.resourceFieldRef.divisor",
+                '"7": only divisor\'s values 1m and 1 are supported with the cpu resource',
+            ),
+        ),
+    ),
+    "of an initializer, whose values stay out of the message": Case(
+        job=JOB.initializer("dataset", env=[{"name": "A", "valueFrom": {}, "value": "s3cret"}]),
+        refused=(invalid("spec.initializer.dataset.env[0].valueFrom", 'Invalid value: "": must'),),
+    ),
+    "from one of the four is well": Case(
+        job=JOB.env("A", {"fieldRef": {"fieldPath": "metadata.name"}})
+    ),
+}
+
+
+@table(SOURCES)
+def test_sources_of_the_trainjobs_own_variables(case: Case) -> None:
+    check(replace(case, runtime=TWO))
+
+
+def test_sources_of_variables_that_go_nowhere_are_not_judged() -> None:
+    check(Case(job=JOB.env("A", {}), runtime=NO_TRAINER))
 
 
 @pytest.mark.parametrize("policy", ["torch", "jax", "xgboost"])
