@@ -257,8 +257,8 @@ def _without_overrides(job: Json, old: Json) -> None:
         job["spec"].pop(key, None)
 
 
-def _with_old_overrides(job: Json, old: Json) -> None:
-    for key in OVERRIDES:
+def _with_old_spec(job: Json, old: Json) -> None:
+    for key in (*OVERRIDES, "trainer", "initializer"):
         job["spec"].pop(key, None)
         if key in old["spec"]:
             job["spec"][key] = old["spec"][key]
@@ -274,6 +274,18 @@ def _with_short_name(job: Json, old: Json) -> None:
     job["metadata"]["name"] = "a"
 
 
+def _with_image(job: Json, old: Json) -> None:
+    del old
+    job["spec"].setdefault("trainer", {})["image"] = "x"
+
+
+def _without_pieces(job: Json, old: Json) -> None:
+    _without_overrides(job, old)
+    job["spec"].get("trainer", {}).pop("env", None)
+    for source in job["spec"].get("initializer", {}).values():
+        source.pop("env", None)
+
+
 def _without_resources(job: Json, old: Json) -> None:
     del old
     job["spec"]["trainer"].pop("resourcesPerNode", None)
@@ -287,8 +299,10 @@ MENDS: Final[Mapping[str, Mend]] = {
     "S9-negative-nodes": _with_one_node,
     "S10-derived-names": _with_short_name,
     "S11-container-resources": _without_resources,
+    "S24-no-image": _with_image,
+    "S25-pieces-of-pods": _without_pieces,
     "S17-too-many-pods": _with_one_node,
-    CHANGES: _with_old_overrides,
+    CHANGES: _with_old_spec,
 }
 """How the offence of a row is taken out of a TrainJob; the second argument is the old one, for updates.
 

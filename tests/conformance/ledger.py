@@ -142,8 +142,12 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         id="S10-derived-names",
         path=r"metadata\.name",
         detail=r"may not be more than -?\d+ bytes with this runtime",
-        later="JobSet's webhook: JobSet name is too long",
-        proof=r"(JobSet name|VolumeClaimPolicies template name) is too long",
+        later="JobSet's webhook: JobSet name is too long; of Flux's volume the API server, on the Job",
+        proof=(
+            r"(JobSet name|VolumeClaimPolicies template name) is too long"
+            r"|volumes\[\d+\]\.name: .*must be no more than 63 characters"
+            r"|invalid label value .* for coordinator label"
+        ),
     ),
     StricterRow(
         id="S11-container-resources",
@@ -210,6 +214,48 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         later="JobSet's webhook: field is immutable",
         proof=r"replicatedJobs: Invalid value: .*field is immutable",
     ),
+    StricterRow(
+        id="S19-jobset-refuses-the-change",
+        path=r"spec\.(trainer|initializer)",
+        detail=r"changes .* which JobSet does not let change",
+        later="JobSet's webhook: field is immutable",
+        proof=r"replicatedJobs: Invalid value: .*field is immutable",
+    ),
+    StricterRow(
+        id="S24-no-image",
+        path=r"spec\.trainer\.image",
+        detail=r"(runtime \S+ gives container node|an empty image replaces|must not have leading)",
+        later="the API server, on the Job: image: Required value",
+        proof=r"\.image: (Required value|.*must not have leading)",
+    ),
+    StricterRow(
+        id="S25-pieces-of-pods",
+        path=rf"{_PATCH}.*\.tolerations\[\d+\]\.(key|operator|value|effect)",
+        detail=r"",
+        later="the API server, on the Job",
+        proof=r"\.tolerations\[\d+\]\.",
+    ),
+    StricterRow(
+        id="S25-pieces-of-pods",
+        path=r"spec\..*\.env\[\d+\]\.valueFrom",
+        detail=r"must specify one of",
+        later="the API server, on the Job",
+        proof=r"\.valueFrom: .*must specify one of",
+    ),
+    StricterRow(
+        id="S25-pieces-of-pods",
+        path=r"spec\..*\.resourceFieldRef\.(divisor|resource)",
+        detail=r"(only divisor's values|supported values: \"limits)",
+        later="the API server, on the Job",
+        proof=r"\.resourceFieldRef\.(divisor|resource): ",
+    ),
+    StricterRow(
+        id="S26-coordinator-without-pod",
+        path=r"spec\.trainer\.numNodes",
+        detail=r"must be more than \d+: the runtime's coordinator",
+        later="JobSet's webhook: coordinator pod index is invalid",
+        proof=r"coordinator pod index \d+ is invalid",
+    ),
 )
 """Our refusals beyond the Trainer's webhook; each is a row of docs/fidelity.md and has a test."""
 
@@ -268,7 +314,7 @@ RUNTIME_ROWS: Final = (
         path=rf"{_RUNTIME_SPEC}\.volumeClaimPolicies\b.*",
         detail=r"",
         later=_BY_JOBSET,
-        proof=r"(names must be unique|volume name conflicts|have a matching volumeMount)",
+        proof=r"(names must be unique|volume name conflicts|have a matching volumeMount|no such key: templates)",
     ),
     StricterRow(
         id="S22-runtimes-for-jobset",
@@ -290,6 +336,20 @@ RUNTIME_ROWS: Final = (
         detail=r"must be an RFC 1035 label",
         later=_BY_JOBSET,
         proof=r"\.(name|groupName): ",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-jobset",
+        path=rf"{_RUNTIME_JOB}\..*ontainers\[\d+\]\.ports",
+        detail=r"the Trainer would make two of this one",
+        later=_BY_JOBSET,
+        proof=r"\.ports\[\d+\]: Duplicate value",
+    ),
+    StricterRow(
+        id="S22-runtimes-for-the-api-server",
+        path=rf"{_RUNTIME_JOB}\..*ontainers\[\d+\]\.resources\b.*",
+        detail=r"",
+        later="the API server, on the Jobs of every TrainJob that does not mend it",
+        proof=r"ontainers\[\d+\]\.resources\b",
     ),
     StricterRow(
         id="S22-runtimes-for-the-webhook",
