@@ -235,16 +235,6 @@ def compile_pod(
     )
 
 
-def pod_requests(
-    spec: Mapping[str, Any],
-    *,
-    limits: LimitDefaults | None = None,
-    overhead: Mapping[str, Any] | None = None,
-) -> Requests:
-    """What the scheduler sees of a pod with this raw ``PodSpec``: see `compile_pod`."""
-    return dict(compile_pod(spec, limits=limits, overhead=overhead).requests)
-
-
 def template_requests(spec: Mapping[str, Any]) -> Requests:
     """What the Trainer counts into its PodGroups: the formula alone, on the raw ``PodSpec`` as written.
 

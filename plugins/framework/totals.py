@@ -49,13 +49,9 @@ class Totals:
     resources: Mapping[str, Quantity]
     """Per resource, the most that can be asked for at one time; two resources may peak at different times."""
     exact: bool
-    """False if there were more than `MOST_PEAKS`: ``resources`` then is ``all_resources``, an upper bound."""
+    """False if there were more than `MOST_PEAKS`: ``resources`` then is the sum over all jobs, an upper bound."""
     per_part: Mapping[str, Mapping[str, Quantity]]
     """All pods of one job together, by the name of the job."""
-    all_members: int
-    """Pods of all jobs, whenever they run."""
-    all_resources: Mapping[str, Quantity]
-    """The sum over all jobs, whenever they run: what kueue reserves."""
 
 
 def totals(parts: Sequence[Part]) -> Totals:
@@ -84,8 +80,6 @@ def totals(parts: Sequence[Part]) -> Totals:
         resources=peak,
         exact=exact,
         per_part={part.name: own for part, own in zip(parts, amounts, strict=True)},
-        all_members=sum(counts),
-        all_resources=everything,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.framework.quantity import QuantityError, canonical, parse
+from plugins.framework.quantity import Quantity, QuantityError, canonical, parse
 from plugins.framework.resources import (
     LimitDefaults,
-    Requests,
     compile_limit_ranges,
     compile_pod,
     container_problems,
-    pod_requests,
     problems,
     template_requests,
 )
@@ -33,14 +32,14 @@ def limits_of(vector: dict[str, Any]) -> LimitDefaults | None:
     return compile_limit_ranges(vector["limitRanges"]) if vector["limitRanges"] else None
 
 
-def texts(requests: Requests) -> dict[str, str]:
+def texts(requests: Mapping[str, Quantity]) -> dict[str, str]:
     return {name: canonical(amount) for name, amount in requests.items()}
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["name"])
 def test_requests_are_what_the_scheduler_sees(vector: dict[str, Any]) -> None:
     overhead = vector["runtimeClassOverhead"]
-    requests = pod_requests(vector["pod"], limits=limits_of(vector), overhead=overhead)
+    requests = compile_pod(vector["pod"], limits=limits_of(vector), overhead=overhead).requests
     assert texts(requests) == vector["expected"]
 
 
@@ -196,7 +195,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_requests(case: Case) -> None:
     limits = compile_limit_ranges(case.limit_ranges) if case.limit_ranges else None
-    assert texts(pod_requests(case.spec, limits=limits, overhead=case.overhead)) == case.want
+    compiled = compile_pod(case.spec, limits=limits, overhead=case.overhead)
+    assert texts(compiled.requests) == case.want
 
 
 AMBIGUOUS = {
@@ -289,7 +289,7 @@ keys = st.sampled_from(["containers", "initContainers", "resources", "overhead"]
 @given(st.dictionaries(keys, json_values))
 def test_any_shape_is_read_or_refused_by_path(spec: dict[str, Any]) -> None:
     problems(spec)
-    for read in (pod_requests, template_requests):
+    for read in (compile_pod, template_requests):
         try:
             read(spec)
         except QuantityError as error:
@@ -349,7 +349,7 @@ def test_with_container_is_a_full_recomputation(
     changed = {**pod, "containers": [dict(c) for c in pod["containers"]]}
     changed["containers"][place]["resources"] = other
     name = changed["containers"][place]["name"]
-    fresh = pod_requests(changed, limits=limits, overhead=overhead)
+    fresh = compile_pod(changed, limits=limits, overhead=overhead).requests
     assert compiled.with_container(name, other) == fresh
     assert list(compiled.with_container(name, other)) == list(fresh)  # bytes depend on the order
     assert compiled.requests == before
