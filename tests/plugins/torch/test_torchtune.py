@@ -151,18 +151,18 @@ def test_a_runtime_that_is_missing_is_all_that_is_said() -> None:
 LORAS: dict[str, tuple[list[str], bool, bool, bool]] = {
     # args, LoRA, QLoRA in 2.3, QLoRA in 2.1 and 2.2
     "nothing": ([], False, False, False),
-    "U08 the modules": ([LORA], True, False, False),
-    "U08 quantized": ([QLORA], False, True, True),
-    "U08 not quantized": (["model.quantize_base=False"], False, False, True),
-    "U08 true in any case, with blanks": (["model.quantize_base= TRUE "], False, True, True),
-    "U08 quantized with DoRA": ([QLORA, "model.use_dora=True"], False, False, False),
-    "U08 quantized without DoRA": ([QLORA, "model.use_dora=False"], False, True, False),
+    "the modules": ([LORA], True, False, False),
+    "quantized": ([QLORA], False, True, True),
+    "U09 not quantized": (["model.quantize_base=False"], False, False, True),
+    "true in any case, with blanks": (["model.quantize_base= TRUE "], False, True, True),
+    "U09 quantized with DoRA": ([QLORA, "model.use_dora=True"], False, False, False),
+    "U09 quantized without DoRA": ([QLORA, "model.use_dora=False"], False, True, False),
     "the bare word": (["model.quantize_base"], False, False, True),
 }
 
 
 @table(LORAS)
-def test_u08(case: tuple[list[str], bool, bool, bool]) -> None:
+def test_u09(case: tuple[list[str], bool, bool, bool]) -> None:
     args, lora, qlora, older = case
     assert uses_lora(args) is lora
     assert uses_qlora("2.3", args) is qlora
