@@ -88,21 +88,16 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
             return []
         name = info.job.name
         scripts = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": pods.metadata(info, ctx.namespace, f"{name}{names.FLUX_SCRIPTS}"),
-            "data": {
-                "entrypoint.sh": _entrypoint_facts(info),
-                "init.sh": _init_facts(info, ctx.namespace),
-            },
+            "entrypoint.sh": _entrypoint_facts(info),
+            "init.sh": _init_facts(info, ctx.namespace),
         }
-        curve = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": pods.metadata(info, ctx.namespace, f"{name}-flux-curve"),
-            "data": {"curve.cert": PLACEHOLDER},
-        }
-        return [scripts, curve]
+        curve = {"curve.cert": PLACEHOLDER}
+        return [
+            pods.made(
+                info, ctx.namespace, "ConfigMap", f"{name}{names.FLUX_SCRIPTS}", data=scripts
+            ),
+            pods.made(info, ctx.namespace, "Secret", f"{name}-flux-curve", data=curve),
+        ]
 
 
 def range_text(size: int, start: int = 0) -> str:

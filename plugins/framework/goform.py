@@ -73,22 +73,6 @@ _GONE: Final[Any] = object()
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:\d\d)\Z", re.ASCII
 )
-_QUANTITY: Final = re.compile(
-    r"[+-]?(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)\Z", re.ASCII
-)
-_POWERS: Final = {
-    "n": -9,
-    "u": -6,
-    "m": -3,
-    "": 0,
-    "k": 3,
-    "M": 6,
-    "G": 9,
-    "T": 12,
-    "P": 15,
-    "E": 18,
-}
-_BINARY_BITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,35 +263,7 @@ def _quantity(text: str) -> str:
         read = quantity.parse(text)
     except quantity.QuantityError:
         return text
-    return text if _is_kept(text) else quantity.canonical(read)
-
-
-def _is_kept(text: str) -> bool:
-    """Whether Go remembers the text that it read, instead of printing the number anew.
-
-    ``resource.ParseQuantity`` does so where it takes the text for canonical, and is not strict about it: ``+2``,
-    ``010`` and ``1.500`` are kept. The numbers are those of its fast path.
-    """
-    if text == "0":
-        return True
-    match = _QUANTITY.match(text)
-    if match is None:
-        return False
-    whole, fraction, suffix = match[1].lstrip("0") or "0", match[2] or "", match[3]
-    digits = whole + fraction
-    if suffix in _BINARY_BITS:
-        bits = _BINARY_BITS[suffix]
-        number = int(digits)
-        fits = 14 - len(whole) - bits * 3 // 10 >= 0 and number << bits < 2**63
-        return not fraction and fits and number % 8 != 0
-    scale = (_POWERS[suffix] if suffix in _POWERS else int(suffix[1:])) - len(fraction)
-    return (
-        len(digits) <= 18
-        and scale >= -9
-        and scale % 3 == 0
-        and not digits.endswith("000")
-        and not digits.startswith("0")
-    )
+    return text if quantity.is_kept(text) else quantity.canonical(read)
 
 
 def write_time(value: Any) -> Any:

@@ -84,6 +84,12 @@ def metadata(info: Info, namespace: str, name: str) -> dict[str, Any]:
     return {"name": name, "namespace": namespace, "ownerReferences": owner(info)}
 
 
+def made(info: Info, namespace: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    """An object of the core API that the controller makes for a TrainJob: a ConfigMap or a Secret."""
+    head = {"apiVersion": "v1", "kind": kind, "metadata": metadata(info, namespace, name)}
+    return {**head, **fields}
+
+
 def set_trainer_count(info: Info) -> None:
     """``trainer.numNodes``, if set, becomes the count of the first pod set with the ancestor ``trainer``."""
     count = info.job.num_nodes

@@ -58,6 +58,10 @@ _BINARY_BITS: Final = {suffix: 10 * i for i, suffix in enumerate(_BINARY_SUFFIXE
 _GRAMMAR: Final = re.compile(
     r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2}|)"
 )
+# What Go's parser takes apart, whatever may come of it; see `is_kept`.
+_PARTS: Final = re.compile(
+    r"[+-]?(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)\Z", re.ASCII
+)
 _RIGHT: Final = (
     "must be a number, with nothing after it, a suffix (n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei) "
     "or an exponent of one or two digits, such as 500m, 16Gi or 1e3"
@@ -144,6 +148,36 @@ def _parse_text(text: str) -> Quantity:
         if 0 < nano < NANO:
             fmt = DECIMAL_SI
     return Quantity(-nano if sign == "-" else nano, fmt)
+
+
+def is_kept(text: str) -> bool:
+    """Whether Go remembers the text that it read, instead of printing the number anew.
+
+    ``resource.ParseQuantity`` does so where it takes the text for canonical, and is not strict about it: ``+2``,
+    ``010`` and ``1.500`` are kept. The numbers are those of its fast path.
+    """
+    if text == "0":
+        return True
+    match = _PARTS.match(text)
+    if match is None:
+        return False
+    whole, fraction, suffix = match[1].lstrip("0") or "0", match[2] or "", match[3]
+    digits = whole + fraction
+    if suffix in _BINARY_BITS:
+        bits = _BINARY_BITS[suffix]
+        number = int(digits)
+        fits = 14 - len(whole) - bits * 3 // 10 >= 0 and number << bits < 2**63
+        return not fraction and fits and number % 8 != 0
+    scale = (_DECIMAL_POWERS[suffix] if suffix in _DECIMAL_POWERS else int(suffix[1:])) - len(
+        fraction
+    )
+    return (
+        len(digits) <= 18
+        and scale >= -9
+        and scale % 3 == 0
+        and not digits.endswith("000")
+        and not digits.startswith("0")
+    )
 
 
 def canonical(quantity: Quantity) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
 from plugins.framework import field, values
-from plugins.framework.field import FieldError, Path
+from plugins.framework.field import FieldError, Findings, Path
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.info import Info
 
 ENV: Final = Path("spec", "trainer", "env")
 
@@ -25,6 +26,16 @@ def each(
         name = values.text(values.obj(entry).get("name"))
         if name in names:
             yield field.forbidden(ENV.index(i).child("name"), f"{detail(name)} ({rule})")
+
+
+def of_policy(
+    info: Info | None, policy: str, names: Collection[str], detail: Callable[[str], str]
+) -> Findings:
+    """All that a policy without rules of its own has to say: its names are reserved where it is the runtime's."""
+    found = Findings()
+    if info is not None and info.runtime.policy == policy:
+        found.error(*each(info.job, names, detail))
+    return found
 
 
 def listed(names: Collection[str]) -> str:

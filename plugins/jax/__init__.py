@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from plugins.framework import pods, reserved
 from plugins.framework.api import names
 from plugins.framework.errors import BuildError
-from plugins.framework.field import Findings
 from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.context import Context
+    from plugins.framework.field import Findings
     from plugins.framework.info import Info
 
 NAME: Final = "JAX"
@@ -59,16 +59,10 @@ class JAX(EnforceMLPolicyPlugin, CustomValidationPlugin):
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
     ) -> Findings:
         """The Trainer lets users override these three, and the job then hangs (G22): refused here."""
-        del ctx, old
-        found = Findings()
-        if info is None or info.runtime.policy != "jax":
-            return found
-        found.error(
-            *reserved.each(
-                new, RESERVED, lambda name: f"{name} is set by the JAX runtime; remove it"
-            )
+        del ctx, old, new
+        return reserved.of_policy(
+            info, "jax", RESERVED, lambda name: f"{name} is set by the JAX runtime; remove it"
         )
-        return found
 
 
 def new(_args: Args, _handle: Handle) -> JAX:

@@ -140,20 +140,18 @@ class MPI(
         if info.runtime.policy != "mpi":
             return []
         name = info.job.name
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": pods.metadata(info, ctx.namespace, f"{name}-mpi-ssh-auth"),
-            "type": "kubernetes.io/ssh-auth",
-            "immutable": True,
-            "data": {"ssh-privatekey": PLACEHOLDER, "ssh-publickey": PLACEHOLDER},
-        }
-        hostfile = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": pods.metadata(info, ctx.namespace, f"{name}-mpi-hostfile"),
-            "data": {"hostfile": _hostfile(info)},
-        }
+        keys = {"ssh-privatekey": PLACEHOLDER, "ssh-publickey": PLACEHOLDER}
+        secret = pods.made(
+            info,
+            ctx.namespace,
+            "Secret",
+            f"{name}-mpi-ssh-auth",
+            type="kubernetes.io/ssh-auth",
+            immutable=True,
+            data=keys,
+        )
+        data = {"hostfile": _hostfile(info)}
+        hostfile = pods.made(info, ctx.namespace, "ConfigMap", f"{name}-mpi-hostfile", data=data)
         return [secret, hostfile]
 
 

@@ -31,14 +31,8 @@ class RuntimeSnapshot(ComponentBuilderPlugin):
         text = orjson.dumps(
             info.runtime.raw, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
         ).decode()
-        return [
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": pods.metadata(info, ctx.namespace, f"{info.job.name}-runtime-snapshot"),
-                "data": {"runtime": text},
-            }
-        ]
+        name = f"{info.job.name}-runtime-snapshot"
+        return [pods.made(info, ctx.namespace, "ConfigMap", name, data={"runtime": text})]
 
 
 def new(_args: Args, _handle: Handle) -> RuntimeSnapshot:

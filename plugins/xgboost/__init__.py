@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import pods, reserved, values
 from plugins.framework.api import names
-from plugins.framework.field import Findings
 from plugins.framework.info import Info, gpu_count
 from plugins.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
@@ -15,6 +14,7 @@ from plugins.framework.registry import Args, Handle, PluginSpec
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.context import Context
+    from plugins.framework.field import Findings
 
 NAME: Final = "XGBoost"
 
@@ -58,15 +58,10 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
     ) -> Findings:
         """Refuse the four reserved names."""
-        del ctx, old
-        found = Findings()
-        if info is not None and info.runtime.policy == "xgboost":
-            found.error(
-                *reserved.each(
-                    new, RESERVED, lambda name: f"{name} is reserved for the XGBoost runtime"
-                )
-            )
-        return found
+        del ctx, old, new
+        return reserved.of_policy(
+            info, "xgboost", RESERVED, lambda name: f"{name} is reserved for the XGBoost runtime"
+        )
 
 
 def new(_args: Args, _handle: Handle) -> XGBoost:

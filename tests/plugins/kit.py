@@ -7,11 +7,12 @@ path, the cause type, and pieces of the message.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import jsonpatch
 import orjson
@@ -131,39 +132,25 @@ class Refusal:
     says: tuple[str, ...] = ()
 
 
-def invalid(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueInvalid``."""
-    return Refusal(path, "FieldValueInvalid", says)
+class Wanted(Protocol):
+    """Says that a finding is wanted: its path, pieces of its message."""
+
+    @abstractmethod
+    def __call__(self, path: str, *says: str) -> Refusal:
+        """The finding."""
 
 
-def not_found(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueNotFound``."""
-    return Refusal(path, "FieldValueNotFound", says)
+def _wanted(reason: str) -> Wanted:
+    return lambda path, *says: Refusal(path, reason, says)
 
 
-def forbidden(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueForbidden``."""
-    return Refusal(path, "FieldValueForbidden", says)
-
-
-def required(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueRequired``."""
-    return Refusal(path, "FieldValueRequired", says)
-
-
-def not_supported(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueNotSupported``."""
-    return Refusal(path, "FieldValueNotSupported", says)
-
-
-def duplicate(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueDuplicate``."""
-    return Refusal(path, "FieldValueDuplicate", says)
-
-
-def too_long(path: str, *says: str) -> Refusal:
-    """Want ``FieldValueTooLong``."""
-    return Refusal(path, "FieldValueTooLong", says)
+invalid = _wanted("FieldValueInvalid")
+not_found = _wanted("FieldValueNotFound")
+forbidden = _wanted("FieldValueForbidden")
+required = _wanted("FieldValueRequired")
+not_supported = _wanted("FieldValueNotSupported")
+duplicate = _wanted("FieldValueDuplicate")
+too_long = _wanted("FieldValueTooLong")
 
 
 def assert_found(

@@ -145,11 +145,8 @@ class _Reader:
                 self._findings.warn(
                     f"{here}: left out, since Trainer {self._source.name} ignores it"
                 )
-            elif key in LABELS:
-                if item:
-                    self._findings.error(no_pod_metadata(here))
-            elif item is not None:
-                self._findings.error(no_place(here, self._target))
+            else:
+                self._findings.error(*not_in_2_0(here, key, item, self._target))
         copied: Json = self._pods.copy(kept, path, same_type("ObjectMeta"))
         return copied
 
@@ -178,10 +175,14 @@ def not_a_job(path: Path, name: Any) -> field.FieldError:
     return field.type_invalid(path, name, "must be a string")
 
 
-def no_pod_metadata(path: Path) -> field.FieldError:
-    """The error for labels and annotations of Pods on the way to 2.0."""
-    detail = f"podSpecOverrides of Trainer 2.0 cannot set metadata of a Pod (Trainer 2.1 and later can): {IN_RUNTIME}"
-    return field.forbidden(path, detail)
+def not_in_2_0(path: Path, key: str, item: Any, target: Line) -> Iterator[field.FieldError]:
+    """The error for metadata of a Pod on the way to 2.0, which has no place for it; none for what says nothing."""
+    if key in LABELS:
+        if item:
+            detail = f"podSpecOverrides of Trainer 2.0 cannot set metadata of a Pod (Trainer 2.1 and later can): {IN_RUNTIME}"
+            yield field.forbidden(path, detail)
+    elif item is not None:
+        yield no_place(path, target)
 
 
 def no_place(path: Path, target: Line) -> field.FieldError:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from plugins.framework import field, values
 from plugins.framework.field import Findings, Path
-from plugins.framework.generations.listed import ENTRY_TYPES, no_place, no_pod_metadata, not_a_job
+from plugins.framework.generations.listed import ENTRY_TYPES, no_place, not_a_job, not_in_2_0
 from plugins.framework.generations.marks import SPEC
 from plugins.framework.generations.steps import (
     LABELS,
@@ -154,11 +154,8 @@ class _Reader:
                     self._findings.error(field.forbidden(here, f"{detail}: {IN_RUNTIME}"))
             elif self._target.generation == "podTemplateOverrides":
                 kept[key] = item
-            elif key in LABELS:
-                if item:
-                    self._findings.error(no_pod_metadata(here))
-            elif item is not None:
-                self._findings.error(no_place(here, self._target))
+            else:
+                self._findings.error(*not_in_2_0(here, key, item, self._target))
         copied: Json = self._pods.copy(kept, path, same_type("ObjectMeta"))
         return copied
 

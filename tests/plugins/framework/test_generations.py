@@ -624,6 +624,12 @@ def env(*names: str, **values: str) -> list[Json]:
     ]
 
 
+def mounting(**paths: str) -> list[Json]:
+    """Container ``c`` with a mount of each volume."""
+    mounts = [{"name": name, "mountPath": path} for name, path in paths.items()]
+    return [{"name": "c", "volumeMounts": mounts}]
+
+
 def stuck(index: int, why: str) -> str:
     return (
         f'spec.podTemplateOverrides[{index}].targetJobs[0]: Forbidden: Trainer 2.0 can override job "a" once, and merging '
@@ -713,75 +719,21 @@ ONCE = {
     "one volume cannot be mounted twice in one override": Case(
         spec={
             "podTemplateOverrides": [
-                template_override(
-                    "a",
-                    containers=[{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/a"}]}],
-                ),
-                template_override(
-                    "a",
-                    containers=[
-                        {
-                            "name": "c",
-                            "volumeMounts": [
-                                {"name": "v", "mountPath": "/b"},
-                                {"name": "w", "mountPath": "/a"},
-                            ],
-                        }
-                    ],
-                ),
-                template_override(
-                    "a",
-                    containers=[
-                        {
-                            "name": "c",
-                            "volumeMounts": [
-                                {"name": "w", "mountPath": "/b"},
-                                {"name": "v", "mountPath": "/a"},
-                                {"name": "x", "mountPath": "/c"},
-                            ],
-                        }
-                    ],
-                ),
+                template_override("a", containers=mounting(v="/a")),
+                template_override("a", containers=mounting(v="/b", w="/a")),
+                template_override("a", containers=mounting(w="/b", v="/a", x="/c")),
             ]
         },
         to="2.0",
         want={
-            "podSpecOverrides": [
-                spec_override(
-                    "a",
-                    containers=[
-                        {
-                            "name": "c",
-                            "volumeMounts": [
-                                {"name": "w", "mountPath": "/b"},
-                                {"name": "v", "mountPath": "/a"},
-                                {"name": "x", "mountPath": "/c"},
-                            ],
-                        }
-                    ],
-                )
-            ]
+            "podSpecOverrides": [spec_override("a", containers=mounting(w="/b", v="/a", x="/c"))]
         },
     ),
     "two mounts of one name are one too many": Case(
         spec={
             "podTemplateOverrides": [
-                template_override(
-                    "a",
-                    containers=[
-                        {
-                            "name": "c",
-                            "volumeMounts": [
-                                {"name": "v", "mountPath": "/a"},
-                                {"name": "w", "mountPath": "/b"},
-                            ],
-                        }
-                    ],
-                ),
-                template_override(
-                    "a",
-                    containers=[{"name": "c", "volumeMounts": [{"name": "w", "mountPath": "/a"}]}],
-                ),
+                template_override("a", containers=mounting(v="/a", w="/b")),
+                template_override("a", containers=mounting(w="/a")),
             ]
         },
         to="2.0",
@@ -1357,7 +1309,7 @@ FULL = [
             template_override(
                 "a",
                 metadata={"labels": {"l": "1"}},
-                containers=[{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+                containers=mounting(v="/v"),
             ),
             template_override("a", **SELECTOR),
         ],
