@@ -67,7 +67,7 @@ def without_pod(info: Info) -> Iterator[FieldError]:
     if pod_set is None or not _follows_num_nodes(info.runtime, pod_set.base):
         return
     index = _index(written, "podIndex")
-    if index >= pod_set.count:
+    if index >= pod_set.count > 0:  # fewer than 1 are refused already
         detail = (
             f"must be more than {index}: the runtime's coordinator is pod {index} of job {pod_set.name}, "
             f"which has {pod_set.count}"

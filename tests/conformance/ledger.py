@@ -264,10 +264,10 @@ CONSEQUENCES: Final = (
     StricterRow(
         id="S1-names-in-overrides",
         path=r"spec\.initializer\.(dataset|model)",
-        detail=r"must have container with name",
+        detail=r"must have (container with name|\S+ job when)",
     ),
 )
-"""What follows from a finding of the same row: the Trainer looks for names in pods that have the patch's too."""
+"""What follows from a finding of the same row: the Trainer looks for names in jobs that have the patch's too."""
 
 
 def stricter_rows(errors: Sequence[FieldError]) -> list[str]:

@@ -81,6 +81,11 @@ def test_a_trainjob_must_have_the_pod() -> None:
     check(Case(job=make_train_job().nodes(2), runtime=runtime, refused=refused))
 
 
+def test_no_nodes_are_refused_once() -> None:
+    refused = (invalid("spec.trainer.numNodes", "0: must be at least 1"),)
+    check(Case(job=make_train_job().nodes(0), runtime=coordinated(), refused=refused))
+
+
 def test_a_pod_that_the_runtime_lacks_is_not_the_trainjobs_fault() -> None:
     warns = ("has a fault: spec.template.spec.coordinator.podIndex",)
     check(Case(job=make_train_job(), runtime=coordinated("side", podIndex=2), warns=warns))
