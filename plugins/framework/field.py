@@ -8,7 +8,7 @@ The cause types, their texts and the shape of a message are those of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self, TypeAlias
@@ -190,6 +190,10 @@ class FieldError:
     def __str__(self) -> str:
         """Print as the API server does: ``<path>: <type>: <value>: <detail>``."""
         return f"{self.field}: {self.body}" if self.field else self.body
+
+    def under(self, path: Path) -> FieldError:
+        """The same finding, seen from further up: ``path`` is put before its place."""
+        return replace(self, path=Path(*path, *self.path))
 
     def cause(self) -> dict[str, str]:
         """The ``StatusCause`` of ``status.details.causes``."""

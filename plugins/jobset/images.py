@@ -22,6 +22,8 @@ AT: Final = Path("spec", "trainer", "image")
 def problems(info: Info) -> Iterator[FieldError]:
     """At most one finding: for the first job whose container would be built with no image, or with a bad one."""
     own = info.job.trainer.get("image") if info.job.trainer else None
+    if own is not None and (type(own) is not str or (own and own == own.strip())):
+        return  # an image, or what the schema refuses
     for pod_set in info.pod_sets:
         container = pod_set.base.container(names.NODE)
         if pod_set.ancestor != names.TRAINER or container is None:
@@ -33,7 +35,7 @@ def problems(info: Info) -> Iterator[FieldError]:
             detail = (
                 f"an empty image replaces the runtime's, {field.show(there)}: leave the field out"
             )
-        elif type(own) is str and own != own.strip():
+        elif own:
             yield field.invalid(AT, own, "must not have leading or trailing whitespace")
             return
         else:

@@ -10,19 +10,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from plugins.framework import podrules, values
+from plugins.framework.field import Path
 
 if TYPE_CHECKING:
-    from plugins.framework.field import FieldError, Path
+    from plugins.framework.field import FieldError
     from plugins.framework.info import Info
     from plugins.overrides.contents import Target
 
 
 def problems(info: Info, target: Target, all_targets: list[Target]) -> Iterator[FieldError]:
     """Tolerations, sources of variables and references to resources that no pod may have."""
+    pod = target.pod
     later = [t for t in _after(target, all_targets) if t.job == target.job]
-    yield from _tolerations(target, later)
-    yield from _env(info, target, later)
-    yield from _volumes(target, later)
+    if pod.get("tolerations"):
+        yield from _tolerations(target, later)
+    if pod.get("containers") or pod.get("initContainers"):
+        yield from _env(info, target, later)
+    if pod.get("volumes"):
+        yield from _volumes(target, later)
 
 
 def has_mount(info: Info, place: tuple[str, str, dict[str, Any]], mount: dict[str, Any]) -> bool:
@@ -52,10 +57,9 @@ def _tolerations(target: Target, later: list[Target]) -> Iterator[FieldError]:
     """The last list that is not empty replaces all others."""
     if any(values.items(other.pod.get("tolerations")) for other in later):
         return
-    at = target.at.child("tolerations")
     for i, one in enumerate(values.items(target.pod.get("tolerations"))):
-        if type(one) is dict:
-            yield from podrules.toleration(at.index(i), one)
+        for error in podrules.toleration(one) if type(one) is dict else ():
+            yield error.under(target.at.child("tolerations").index(i))
 
 
 def _env(info: Info, target: Target, later: list[Target]) -> Iterator[FieldError]:
@@ -68,8 +72,9 @@ def _env(info: Info, target: Target, later: list[Target]) -> Iterator[FieldError
                     continue
                 if any(_has_source(other, kind, name) for other in later):
                     continue
-                at = target.at.child(kind).index(k).child("env").index(n).child("valueFrom")
-                yield from podrules.value_from(at, _merged_source(info, target.job, kind, name))
+                for error in podrules.value_from(_merged_source(info, target.job, kind, name)):
+                    at = target.at.child(kind).index(k).child("env").index(n).child("valueFrom")
+                    yield error.under(at)
 
 
 def _has_source(target: Target, kind: str, name: tuple[Any, Any]) -> bool:
@@ -97,23 +102,20 @@ def _volumes(target: Target, later: list[Target]) -> Iterator[FieldError]:
             True for other in later for _ in _named(other.pod.get("volumes"), volume.get("name"))
         ):
             continue
-        for at, item in _downward(target.at.child("volumes").index(k), volume):
-            yield from podrules.resource_ref(
-                at.child("resourceFieldRef"), item.get("resourceFieldRef")
-            )
+        for below, item in _downward(volume):
+            for error in podrules.resource_ref(item.get(podrules.RESOURCE_REF)):
+                at = target.at.child("volumes").index(k)
+                yield error.under(Path(*at, *below, podrules.RESOURCE_REF))
 
 
-def _downward(at: Path, volume: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    alone = ((at.child("downwardAPI"), volume.get("downwardAPI")),)
-    sources = values.items(values.at(volume, "projected", "sources"))
-    projected = (
-        (
-            at.child("projected", "sources").index(i).child("downwardAPI"),
-            values.at(s, "downwardAPI"),
+def _downward(volume: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The items of a downward API volume, and of those that a projected one is made of."""
+    found = [(Path("downwardAPI"), volume.get("downwardAPI"))]
+    for i, source in enumerate(values.items(values.at(volume, "projected", "sources"))):
+        found.append(
+            (Path("projected", "sources", i, "downwardAPI"), values.at(source, "downwardAPI"))
         )
-        for i, s in enumerate(sources)
-    )
-    for here, source in (*alone, *projected):
+    for at, source in found:
         for i, item in enumerate(values.items(values.at(source, "items"))):
             if type(item) is dict:
-                yield here.child("items").index(i), item
+                yield at.child("items").index(i), item

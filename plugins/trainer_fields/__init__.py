@@ -31,6 +31,12 @@ _STATUS_ENV: Final = (
 _INT32_MOST: Final = 2**31 - 1
 """The Trainer reads both numbers as int32; the schemas of 2.0 and 2.1 let larger ones pass."""
 _DISTRIBUTED: Final = ("torch", "jax", "xgboost")
+_VARIABLES: Final = (
+    (("trainer",), names.TRAINER, names.NODE),
+    (("initializer", "dataset"), names.DATASET_INITIALIZER, names.DATASET_INITIALIZER),
+    (("initializer", "model"), names.MODEL_INITIALIZER, names.MODEL_INITIALIZER),
+)
+"""Where a TrainJob has variables, and whose container gets them."""
 _BOTH: Final = ("trainer", "initializer")
 _TARGET: Final = ("image", "command", "args", "env", "numNodes", "resourcesPerNode")
 
@@ -112,19 +118,18 @@ def _changed(ctx: Context, info: Info, old: TrainJob, new: TrainJob) -> Findings
 
 def _sources(info: Info, job: TrainJob) -> Iterator[FieldError]:
     """Sources of the TrainJob's own variables, as the controller passes them on: of four kinds, and no other."""
-    trainer = info.trainer
-    places = [(_TRAINER, names.NODE, trainer, values.obj(job.trainer))]
-    for key, name in (("dataset", names.DATASET_INITIALIZER), ("model", names.MODEL_INITIALIZER)):
-        source = values.obj(job.initializer.get(key))
-        places.append((Path("spec", "initializer", key), name, info.by_ancestor(name), source))
-    for at, container, pod_set, holder in places:
+    for steps, ancestor, container in _VARIABLES:
+        entries = values.items(values.at(job.spec, *steps, "env"))
+        referring = [
+            i for i, e in enumerate(entries) if type(values.obj(e).get("valueFrom")) is dict
+        ]
+        pod_set = info.by_ancestor(ancestor) if referring else None
         if pod_set is None or not pod_set.has_container(container):
             continue
-        for i, entry in enumerate(values.items(holder.get("env"))):
-            if type(values.obj(entry).get("valueFrom")) is dict:
-                [made] = pods.trainer_env([entry])
-                here = at.child("env").index(i).child("valueFrom")
-                yield from podrules.value_from(here, made["valueFrom"])
+        for i in referring:
+            [made] = pods.trainer_env([entries[i]])
+            for error in podrules.value_from(made["valueFrom"]):
+                yield error.under(_SPEC.child(*steps, "env").index(i).child("valueFrom"))
 
 
 def _without_effect(line: Line, info: Info, job: TrainJob) -> Iterator[str]:

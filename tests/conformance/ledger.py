@@ -254,7 +254,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         path=r"spec\.trainer\.numNodes",
         detail=r"must be more than \d+: the runtime's coordinator",
         later="JobSet's webhook: coordinator pod index is invalid",
-        proof=r"coordinator pod index \d+ is invalid",
+        proof=r"coordinator (job|pod) ",
     ),
 )
 """Our refusals beyond the Trainer's webhook; each is a row of docs/fidelity.md and has a test."""
