@@ -71,7 +71,7 @@ _RIGHT: Final = (
 class Quantity(NamedTuple):
     """A value in whole nanos (10^-9 of a unit), and the format that its text will have.
 
-    ``==`` compares the format too. Values are compared by ``nano``: ``1Gi`` and ``1073741824`` are equal values.
+    ``==`` compares the format too. Values are compared by `cmp` or by ``nano``: ``1Gi`` and ``1073741824`` are equal values.
     """
 
     nano: int
@@ -220,6 +220,11 @@ def add(left: Quantity, right: Quantity) -> Quantity:
 def mul(quantity: Quantity, factor: int) -> Quantity:
     """The exact product with an integer; the format stays, of zero too."""
     return _new(Quantity, (quantity.nano * factor, quantity.fmt))
+
+
+def cmp(left: Quantity, right: Quantity) -> int:
+    """-1, 0 or 1 as the left value is below, equal to or above the right one. Formats do not matter."""
+    return (left.nano > right.nano) - (left.nano < right.nano)
 
 
 def round_up_milli(quantity: Quantity) -> Quantity:

@@ -88,7 +88,7 @@ class Proof:
     anyway: int = 0
     """Cases that are refused for such a reason, and would be without the offence: the runtime has it too."""
     idle: int = 0
-    """Cases in which the offence changes nothing that is built, so that there is nothing to refuse."""
+    """Cases in which nothing is built, or nothing that the offence changes, so that there is nothing to refuse."""
     passed: list[str] = field(default_factory=list)
     """Cases in which nobody refuses what we refuse."""
 
@@ -159,7 +159,9 @@ def prove(
             proof.by[who] += 1
         elif _who(row, before.said, {}):
             proof.anyway += 1
-        elif after and not any(compare.differences(before.objects, after.objects)):
+        elif not before.objects or (
+            after and not any(compare.differences(before.objects, after.objects))
+        ):
             proof.idle += 1
         else:
             proof.passed.append(case["id"])
