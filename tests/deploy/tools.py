@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from tests.conformance.build import cache_root, find_go
 from tests.e2e.controlplane.build import ASSETS_VARIABLE
+from tests.gobuild import cache_root, find_go
 
 DEPLOY: Final = Path(__file__).parent.parent.parent / "deploy"
 CHART: Final = DEPLOY / "helm" / "stationmaster"
@@ -94,7 +94,7 @@ def main() -> int:
     target = _cached(os.environ)
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
-        go = find_go(cache_root(os.environ), os.environ)
+        go = find_go(os.environ)
         environ = {**os.environ, "GOBIN": str(target.parent)}
         subprocess.run([go, "install", f"helm.sh/helm/v3/cmd/helm@{HELM}"], env=environ, check=True)
     sys.stdout.write(f"{target}\n")

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.conformance.build import BuildError
 from tests.e2e.controlplane.build import Programs
+from tests.gobuild import BuildError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -209,14 +209,9 @@ def test_a_list_that_go_always_writes_deletes_where_it_is_absent() -> None:
 # What the Trainer itself makes of both
 
 
-def _is_built(line: str) -> bool:
-    folder = build.cache_root() / "oracle" / f"{build.LINES[line]}-{build.source_hash(line)}"
-    return (folder / "oracle").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not all(map(_is_built, LINES)),
+    not all(map(build.is_built, LINES)),
     reason="the oracle is not built for all lines: python -m tests.conformance.build",
 )
 def test_the_trainer_builds_the_same_jobset_from_both() -> None:
