@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plugins.framework import goform
-from scripts.facts.go import DATA, LINES, ask, build, write_rows
+from scripts.facts.go import DATA, LINES, ask, build, parse_comparison, write_rows
 
 VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "s": ("", "x", "node", "é", None),
@@ -138,12 +137,7 @@ class Grower:
 
 def main() -> int:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--count", type=int, default=2000, help="cases a line")
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--record", type=int, default=0, help="cases a line to keep as test data")
-    parser.add_argument("--show", type=int, default=10, help="differences to print")
-    args = parser.parse_args()
+    args = parse_comparison(__doc__, count=2000)
     bad = 0
     stats: Counter[str] = Counter()
     for line in LINES:

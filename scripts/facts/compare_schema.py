@@ -8,7 +8,6 @@ answers, to ``tests/data/schema``. Prints what differs and exits 1 if anything d
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -18,7 +17,15 @@ from typing import Any, Final
 
 from plugins.framework.schema.shape import as_int
 from scripts.facts.cases import cases
-from scripts.facts.go import DATA, LINES, ask, build, module_folder, write_rows
+from scripts.facts.go import (
+    DATA,
+    LINES,
+    ask,
+    build,
+    module_folder,
+    parse_comparison,
+    write_rows,
+)
 from tests.plugins.framework.test_schema import differences
 
 LONGEST_RECORD: Final = 4000
@@ -36,12 +43,7 @@ def as_sent(value: Any) -> Any:
 
 def main() -> int:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--count", type=int, default=1000, help="cases a line")
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--record", type=int, default=0, help="cases a line to keep as test data")
-    parser.add_argument("--show", type=int, default=10, help="differences to print")
-    args = parser.parse_args()
+    args = parse_comparison(__doc__, count=1000)
     bad = 0
     stats: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:

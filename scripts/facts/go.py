@@ -1,7 +1,8 @@
-"""What the development scripts here have in common: calling Go, and writing data as one row a line."""
+"""What the development scripts here have in common: options, calling Go, and data as one row a line."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -16,6 +17,16 @@ TABLES: Final = ROOT / "plugins" / "framework" / "tables"
 DATA: Final = ROOT / "tests" / "data"
 LINES: Final = ("2.0", "2.1", "2.2", "2.3")
 TRAINER: Final = "github.com/kubeflow/trainer/v2"
+
+
+def parse_comparison(description: str | None, *, count: int) -> argparse.Namespace:
+    """The options of a comparison over generated cases; ``count`` is how many where nobody says."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=count, help="cases a line")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--record", type=int, default=0, help="cases a line to keep as test data")
+    parser.add_argument("--show", type=int, default=10, help="differences to print")
+    return parser.parse_args()
 
 
 def go(module: str, *args: str) -> str:
