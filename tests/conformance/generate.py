@@ -60,13 +60,25 @@ def case(dice: Dice, shipped: Sequence[Json] = (), turn: int | None = None) -> J
     if turn is None:
         turn = dice.below(1000) if dice.chance(100 // SPOILED_EVERY) else UNSPOILED
     if turn != UNSPOILED:
-        return _train_job_case(dice, runtime(dice), "CREATE", turn) | _described(dice, "CREATE")
+        names = spoilers.names_of(dice)
+        return _spoiled_case(dice, names[turn % len(names)])
     operation = dice.weighted({"CREATE": 85, "UPDATE": 12, "VALIDATE_RUNTIME": 3})
     chosen = _shipped(dice, shipped) if shipped and dice.chance(10) else runtime(dice)
     if operation == "VALIDATE_RUNTIME":
         made = _runtime_case(dice, chosen)
     else:
-        made = _train_job_case(dice, chosen, operation, UNSPOILED)
+        made = _train_job_case(dice, chosen, operation)
+    return made | _described(dice, operation)
+
+
+def _spoiled_case(dice: Dice, name: str) -> Json:
+    """Return a case that breaks one rule, of runtimes alone or of TrainJobs."""
+    if name in spoilers.RUNTIME_SPOILERS:
+        operation, made = "VALIDATE_RUNTIME", {"runtime": runtime(dice)}
+    else:
+        operation, made = "CREATE", _train_job_case(dice, runtime(dice), "CREATE")
+    made = copy.deepcopy(made)  # what shares a part must not share the fault
+    spoilers.spoil(dice, made, name)
     return made | _described(dice, operation)
 
 
@@ -85,7 +97,7 @@ def _shipped(dice: Dice, shipped: Sequence[Json]) -> Json:
     return made
 
 
-def _train_job_case(dice: Dice, chosen: Json, operation: str, turn: int) -> Json:
+def _train_job_case(dice: Dice, chosen: Json, operation: str) -> Json:
     job = train_job(dice, chosen)
     made: Json = {"trainJob": job, "runtime": chosen, "objects": _objects(dice, job, operation)}
     if dice.chance(12):
@@ -96,9 +108,6 @@ def _train_job_case(dice: Dice, chosen: Json, operation: str, turn: int) -> Json
         if any(item["kind"] == "JobSet" for item in made["objects"]):
             made["oldObject"]["status"] = {"conditions": [dict(SUSPENDED)]}
             dice.tag("update:after-reconcile")
-    if turn != UNSPOILED:
-        made = copy.deepcopy(made)
-        spoilers.spoil(dice, made, turn)
     if dice.since("2.3") and dice.chance(15):
         made["reconciles"] = 2
         dice.tag("rule:built-from-snapshot")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.conformance.runtimes import ANCESTOR, jobs_of, pod_of
+from tests.conformance.runtimes import ANCESTOR, QUEUE, jobs_of, pod_of
 from tests.conformance.trainjobs import at, with_entry
 
 if TYPE_CHECKING:
@@ -31,8 +32,11 @@ DMLC: Final = ("DMLC_TRACKER_URI", "DMLC_NUM_WORKER", "DMLC_TASK_ID", "DMLC_TRAC
 JAX: Final = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS")
 STATUS: Final = ("KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_TOKEN")
 BAD_LABELS: Final = ({"a b": "x"}, {"a": "x y"}, {"a/b/c": "x"}, {"a": "x" * 64}, {"a": "-"})
-# More names than the hostfile's ConfigMap holds: 1 MiB.
-MANY_NODES: Final = 45_000
+# More names than the hostfile's ConfigMap holds: 1 MiB. Long ones, of which fewer are needed and which pack well.
+MANY_NODES: Final = 11_000
+LONG_NAME: Final = "x" * 40
+# Go reads and writes them as they stand; we read neither more than 64 characters nor such exponents.
+UNREADABLE: Final = ("1e102", "-1e102", "0" * 70 + "1")
 DIRECTIVES: Final = (
     {"$patch": "replace", "a": "x"},
     {"$patch": "delete"},
@@ -45,11 +49,16 @@ BAD_MANAGERS: Final = ("manager", "a.io/", "/b", "A_b.io/c", "a.io/with space", 
 BAD_NAMES: Final = ("Job", "1job", "job-", "a.b", "x" * 64, "")
 
 
-def spoil(dice: Dice, case: Json, turn: int) -> None:
-    """Break the rule whose turn it is."""
-    names = [name for name, (line, _) in SPOILERS.items() if dice.since(line)]
-    name = names[turn % len(names)]
-    SPOILERS[name][1](dice, case)
+def names_of(dice: Dice) -> list[str]:
+    """The rules of the line that can be broken: of TrainJobs, then of runtimes alone."""
+    tables = (SPOILERS, RUNTIME_SPOILERS)
+    return [name for table in tables for name, (line, _) in table.items() if dice.since(line)]
+
+
+def spoil(dice: Dice, case: Json, name: str) -> None:
+    """Break a rule."""
+    _, spoiler = RUNTIME_SPOILERS.get(name) or SPOILERS[name]
+    spoiler(dice, case)
     dice.tag("spoiled", f"spoil:{name}")
 
 
@@ -235,8 +244,8 @@ def _jax_env(dice: Dice, case: Json) -> None:
     _trainer_env(JAX)(dice, case)
 
 
-def _many_nodes(_dice: Dice, case: Json) -> None:
-    """An MPI job whose hostfile no ConfigMap holds."""
+def _mpi_runtime(**policy: Any) -> Json:
+    """The spec of a runtime with an MPI policy and the two jobs that it is about."""
     container = {"name": "node", "image": "x"}
     spec = {"template": {"spec": {"containers": [container]}}}
     launcher = {"metadata": {"labels": {ANCESTOR: "trainer"}}, "spec": spec}
@@ -244,11 +253,13 @@ def _many_nodes(_dice: Dice, case: Json) -> None:
         {"name": "launcher", "template": launcher},
         {"name": "node", "template": {"spec": spec}},
     ]
-    case["runtime"]["spec"] = {
-        "mlPolicy": {"mpi": {}},
-        "template": {"spec": {"replicatedJobs": jobs}},
-    }
-    case["trainJob"]["metadata"]["name"] = "job"
+    return {"mlPolicy": {"mpi": policy}, "template": {"spec": {"replicatedJobs": jobs}}}
+
+
+def _many_nodes(_dice: Dice, case: Json) -> None:
+    """An MPI job whose hostfile no ConfigMap holds."""
+    case["runtime"]["spec"] = _mpi_runtime()
+    case["trainJob"]["metadata"]["name"] = LONG_NAME
     case["trainJob"]["spec"] = {
         "runtimeRef": case["trainJob"]["spec"]["runtimeRef"],
         "trainer": {"numNodes": MANY_NODES},
@@ -266,6 +277,16 @@ def _unknown_priority_class(_dice: Dice, case: Json) -> None:
         pod_of(job).pop("priorityClassName", None)
     pod_of(jobs[0])["priorityClassName"] = "system-node-critical"
     pod_of(jobs[-1])["priorityClassName"] = "missing"
+
+
+def _unreadable_amount(dice: Dice, case: Json) -> None:
+    """Without a gang, of which the controller would sum up what we cannot."""
+    case["runtime"]["spec"].pop("podGroupPolicy", None)
+    resources = {"requests": {"example.com/foo": dice.pick(UNREADABLE)}}
+    pod = {"containers": [{"name": "main", "image": "x", "resources": resources}]}
+    job = {"name": "extra", "template": {"spec": {"template": {"spec": pod}}}}
+    jobs = with_entry(jobs_of(case["runtime"]), job, "name")
+    at(case["runtime"], "spec", "template", "spec")["replicatedJobs"] = jobs
 
 
 def _two_policies(dice: Dice, case: Json) -> None:
@@ -309,6 +330,48 @@ def _no_pod_template(_dice: Dice, case: Json) -> None:
 
 def _no_spec(_dice: Dice, case: Json) -> None:
     del case["trainJob"]["spec"]
+
+
+def _no_nodes(dice: Dice, case: Json) -> None:
+    at(case["runtime"], "spec", "mlPolicy")["numNodes"] = dice.pick((0, -1))
+
+
+def _in_job_set(**fields: Any) -> Spoiler:
+    """Return a spoiler that sets fields of the runtime's JobSet, as no JobSet may have them."""
+
+    def spoiled(_dice: Dice, case: Json) -> None:
+        at(case["runtime"], "spec", "template", "spec").update(copy.deepcopy(fields))
+
+    return spoiled
+
+
+def _depends_on_nothing(dice: Dice, case: Json) -> None:
+    """Jobs may wait for jobs before them only."""
+    case["runtime"]["spec"]["template"]["spec"].pop("startupPolicy", None)
+    jobs = jobs_of(case["runtime"])
+    last = jobs[-1]["name"] if len(jobs) > 1 else "missing"
+    jobs[0]["dependsOn"] = [{"name": last, "status": dice.pick(("Ready", "Complete"))}]
+
+
+def _bad_job_name(dice: Dice, case: Json) -> None:
+    job = jobs_of(case["runtime"])[0]
+    job[dice.pick(("name", "groupName"))] = dice.pick(("Node", "node-", "a_b"))
+
+
+def _no_mpi_implementation(_dice: Dice, case: Json) -> None:
+    case["runtime"]["spec"] = _mpi_runtime(mpiImplementation="")
+
+
+def _missing_target(dice: Dice, case: Json) -> None:
+    job = jobs_of(case["runtime"])[0]["name"]
+    name = dice.pick((job, "missing"))
+    targets = [{"jobName": name, "containerNames": ["missing"]}]
+    case["runtime"]["spec"]["mlPolicy"] = {"torch": {"envInjection": {"targets": targets}}}
+
+
+def _empty_queue(_dice: Dice, case: Json) -> None:
+    at(case["runtime"], "spec")["podGroupPolicy"] = {"volcano": {}}
+    at(case["runtime"], "spec", "template", "metadata", "annotations")[QUEUE] = ""
 
 
 _BAD_QUANTITIES: Final = (0.5, "1 Gi", "abc", "1gi", "", True, "1e", "--1")
@@ -362,4 +425,24 @@ SPOILERS: Final[Mapping[str, tuple[str, Spoiler]]] = {
     "initializer-without-label": ("2.0", _initializer_without_label),
     "many-nodes": ("2.0", _many_nodes),
     "unknown-priority-class": ("2.1", _unknown_priority_class),
+    "unreadable-amount": ("2.0", _unreadable_amount),
 }
+"""Rule about TrainJobs -> the line that it came with, and how it is broken."""
+
+_CLAIM: Final = {"metadata": {"name": "v1"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+RUNTIME_SPOILERS: Final[Mapping[str, tuple[str, Spoiler]]] = {
+    "runtime-no-nodes": ("2.0", _no_nodes),
+    "runtime-success-policy": (
+        "2.0",
+        _in_job_set(successPolicy={"operator": "All", "targetReplicatedJobs": ["missing"]}),
+    ),
+    "runtime-coordinator": ("2.0", _in_job_set(coordinator={"replicatedJob": "missing"})),
+    "runtime-subdomain": ("2.0", _in_job_set(network={"subdomain": "Sub_domain"})),
+    "runtime-claims": ("2.1", _in_job_set(volumeClaimPolicies=[{"templates": [_CLAIM, _CLAIM]}])),
+    "runtime-depends-on": ("2.0", _depends_on_nothing),
+    "runtime-job-name": ("2.0", _bad_job_name),
+    "runtime-mpi-implementation": ("2.1", _no_mpi_implementation),
+    "runtime-env-injection": ("2.3", _missing_target),
+    "runtime-queue": ("2.1", _empty_queue),
+}
+"""Rule about runtimes -> the same."""

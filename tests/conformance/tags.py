@@ -124,7 +124,7 @@ def _from_tables(dice: SeededDice) -> Iterator[str]:
         ("jobset", shapes.JOBSET_FIELDS),
         ("pod", shapes.POD_FIELDS),
         ("volume", shapes.VOLUME_SOURCES),
-        ("spoil", [name for name, (since, _) in spoilers.SPOILERS.items() if dice.since(since)]),
+        ("spoil", spoilers.names_of(dice)),
     ):
         yield from (f"{kind}:{name}" for name in names)
     yield from (f"quantity:{amount!r}" for amount in shapes.QUANTITIES)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance import spoilers
 from tests.conformance.build import LINES
 from tests.conformance.generate import cases
 from tests.conformance.tags import by_kind, possible
@@ -23,9 +22,11 @@ SHIPPED = [{"kind": "ClusterTrainingRuntime", "metadata": {"name": "theirs"}, "s
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_tag_that_comes_is_known(line: str) -> None:
-    seen = {tag for case in cases(line, 1, 400, SHIPPED) for tag in case["tags"]}
+    seen = {tag for case in cases(line, 1, 1000, SHIPPED) for tag in case["tags"]}
     assert seen - possible(line, SHIPPED) == set()
-    assert len(seen) > 0.9 * len(possible(line, SHIPPED))
+    assert len(seen) > 0.95 * len(possible(line, SHIPPED))
+    spoilt = {name for name in possible(line) if name.startswith("spoil:")}
+    assert spoilt <= seen, "the rules take turns: 1,000 cases meet all"
 
 
 def test_every_tag_in_the_sources_is_known() -> None:
@@ -60,7 +61,3 @@ def test_a_line_has_only_what_it_has() -> None:
 
 def test_tags_are_grouped_by_what_stands_before_the_colon() -> None:
     assert by_kind({"b:y", "b:x:1", "a"}) == {"a": ["a"], "b": ["b:x:1", "b:y"]}
-
-
-def test_ten_thousand_cases_meet_every_rule_several_times() -> None:
-    assert len(spoilers.SPOILERS) * 17 * 10 < 10_000
