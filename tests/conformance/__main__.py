@@ -157,7 +157,7 @@ def _judge_batch(
             if not _is_judged(case, answer, tally, oracle.line):
                 continue
             if case.get("operation") == "VALIDATE_RUNTIME":
-                judged = judge.judge_runtime(oracle.line, case, answer)
+                judged = judge.judge_runtime(pipe, oracle.line, case, answer)
                 tally.rows.update(judged.rows)
                 tally.note(case, judged.verdict)
                 samples.add(judged.rows, case, answer)

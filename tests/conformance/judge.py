@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plugins.framework import schema
@@ -55,6 +54,13 @@ def is_refused_by_schema(answer: Mapping[str, Any]) -> bool:
 def is_refused_by_webhook(answer: Mapping[str, Any]) -> bool:
     """Whether the Trainer's validating webhook refuses, or panics."""
     return bool(answer.get("webhookErrors") or answer.get("webhookPanic"))
+
+
+def rows(pipe: Pipeline, line: str, case: Json, answer: Json) -> set[str]:
+    """The rows of the ledger that a case of any operation brings up."""
+    if case["operation"] == "VALIDATE_RUNTIME":
+        return judge_runtime(pipe, line, case, answer).rows
+    return set() if is_refused_by_schema(answer) else judge(pipe, line, case, answer).rows
 
 
 def judge(pipe: Pipeline, line: str, case: Json, answer: Json) -> Judged:
@@ -191,7 +197,7 @@ def _is_newer_rule(error: FieldError) -> bool:
     return "with format int32" in error.detail or "with format int64" in error.detail
 
 
-def judge_runtime(line: str, case: Json, answer: Json) -> Judged:
+def judge_runtime(pipe: Pipeline, line: str, case: Json, answer: Json) -> Judged:
     """Whatever the Trainer's runtime webhook refuses we refuse; what only we refuse is a row of the ledger."""
     judged = Judged(id=case["id"], built="not compared")
     if answer.get("runtimeSchemaErrors") or not answer.get("runtime"):
@@ -204,7 +210,7 @@ def judge_runtime(line: str, case: Json, answer: Json) -> Judged:
             {**schema.load(line).admit(old["kind"], old).obj, "kind": old["kind"]}, ctx.line
         )
     new = CompiledRuntime(answer["runtime"], ctx.line)
-    errors = asyncio.run(_pipeline().validate_runtime(ctx, compiled_old, new)).findings.errors
+    errors = asyncio.run(pipe.validate_runtime(ctx, compiled_old, new)).findings.errors
     theirs = is_refused_by_webhook(answer)
     if theirs and not errors and old is None:
         judged.verdict = [f"they refuse the runtime, we do not: {answer.get('webhookErrors')}"]
@@ -217,8 +223,3 @@ def judge_runtime(line: str, case: Json, answer: Json) -> Judged:
             if not row
         ]
     return judged
-
-
-@lru_cache(maxsize=1)
-def _pipeline() -> Pipeline:
-    return compare.pipeline()

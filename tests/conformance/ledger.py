@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 Case = Mapping[str, Any]
 
+_TO_2_1: Final = ("2.0", "2.1")
+_FROM_2_1: Final = ("2.1", "2.2", "2.3")
+_FROM_2_2: Final = ("2.2", "2.3")
+
 _MOST_PRINTED: Final = 10**30
 """Nanos of 10^21, above which Go's quantities lose their suffix (resource-totals 1.3)."""
 
@@ -45,6 +49,8 @@ class StricterRow:
     later: str = ""
     proof: str = ""
     """A regular expression for what they then say: ``field: detail``."""
+    lines: tuple[str, ...] = ("2.0", "2.1", "2.2", "2.3")
+    """Those on which it can come; on the others there is no such field, or the Trainer refuses it too."""
 
 
 def _both_gangs(case: Case, difference: Difference) -> bool:
@@ -109,6 +115,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         id="S5-only-labels-and-annotations",
         path=rf"{_PATCH}.*\.metadata\.[A-Za-z]+",
         detail=r"only labels and annotations may be patched",
+        lines=_FROM_2_1,
     ),
     StricterRow(
         id="S6-label-syntax",
@@ -116,11 +123,13 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         detail=r"(a valid label|name part|prefix part|must be no more than|may not be more than)",
         later="the API server, on the Job or the Pod",
         proof=r"metadata\.(labels|annotations): Invalid value",
+        lines=_FROM_2_1,
     ),
     StricterRow(
         id="S7-ancestor-in-patch",
         path=rf"{_PATCH}.*\.metadata\.labels\[trainer\.kubeflow\.org/trainjob-ancestor-step\]",
         detail=r"the ancestor decides",
+        lines=_FROM_2_2,
     ),
     StricterRow(
         id="S8-merge-directives", path=_IN_PATCH, detail=r"merge directives are not allowed"
@@ -172,6 +181,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         detail=r"(the Flux plugin of the Trainer reads|the Trainer's controller fails on this job)",
         later="the Trainer's controller, in every reconcile",
         proof=r"^: .+",
+        lines=_FROM_2_1,
     ),
     StricterRow(
         id="S15-reserved-env",
@@ -194,11 +204,13 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         id="S18-trainer-added-or-removed",
         path=r"spec\.(trainer|initializer)",
         detail=r"cannot be (added|removed) after creation",
+        lines=_FROM_2_2,
     ),
     StricterRow(
         id="S20-torchtune-rules-always",
         path=r"spec\.(runtimeRef\.name|trainer\.(numNodes|numProcPerNode|resourcesPerNode))",
         detail=r"(must be 1 for|QLoRA is not supported|must be auto or 1|must have gpu resource|must have a supported pretrained)",
+        lines=_TO_2_1,
     ),
     StricterRow(
         id="S21-priority-class-behind-a-system-class",
@@ -206,6 +218,7 @@ STRICTER_ROWS: Final[tuple[StricterRow, ...]] = (
         detail=r"job .* of the runtime names PriorityClass",
         later="the API server, on the Pod: no PriorityClass with name ... was found",
         proof=r"no PriorityClass with name \S+ was found",
+        lines=_FROM_2_1,
     ),
     StricterRow(
         id="S19-jobset-refuses-the-change",
@@ -334,8 +347,8 @@ RUNTIME_ROWS: Final = (
         id="S22-runtimes-for-jobset",
         path=rf"{_RUNTIME_JOB}\.(name|groupName)",
         detail=r"must be an RFC 1035 label",
-        later=_BY_JOBSET,
-        proof=r"\.(name|groupName): ",
+        later="JobSet's webhook, or the API server, on the labels of the Job",
+        proof=r"^(spec\.replicatedJobs\[\d+\]\.(name|groupName)|metadata\.labels): Invalid value",
     ),
     StricterRow(
         id="S22-runtimes-for-jobset",
@@ -357,6 +370,7 @@ RUNTIME_ROWS: Final = (
         detail=r"",
         later="the Trainer's webhook, on every TrainJob",
         proof=r"(envInjection target|Volcano queue name)",
+        lines=_FROM_2_1,
     ),
     StricterRow(
         id="S22-runtimes-for-the-controller",
@@ -364,6 +378,7 @@ RUNTIME_ROWS: Final = (
         detail=r"",
         later="the Trainer's controller, in every reconcile",
         proof=r"^: MPI implementation",
+        lines=_FROM_2_1,
     ),
     StricterRow(
         id="S22-runtimes",
@@ -378,6 +393,11 @@ RUNTIME_ROWS: Final = (
 )
 """Our refusals of runtimes: the Trainer checks two rules, on creation; the rest fails later, unseen."""
 ALL_ROWS: Final = (*STRICTER_ROWS, *RUNTIME_ROWS)
+
+
+def rows_of(line: str) -> frozenset[str]:
+    """The refusals of ours that can come on a line."""
+    return frozenset(row.id for row in ALL_ROWS if line in row.lines)
 
 
 def runtime_rows(errors: Iterable[FieldError]) -> list[str]:

@@ -45,7 +45,7 @@ class Tally:
     known: frozenset[str] = frozenset()
     """Tags that the generator can give."""
     is_full: bool = False
-    """Whether the run is large enough for all of them."""
+    """Whether the run is large enough for all of them, and for all rows."""
     proofs: dict[str, Proof] = field(default_factory=dict)
     """Row of the ledger -> who refuses later what it covers."""
     unexplained: list[str] = field(default_factory=list)
@@ -63,14 +63,20 @@ class Tally:
         return sorted(self.known - self.tags.keys())
 
     @property
+    def unmet(self) -> list[str]:
+        """Rows of the ledger that no case brought up."""
+        return sorted(ledger.rows_of(self.line) - self.rows.keys())
+
+    @property
     def unproven(self) -> list[str]:
-        """Rows that say that somebody refuses later, where too often nobody does."""
-        return [row for row, proof in self.proofs.items() if not proof.holds]
+        """Rows that say that somebody refuses later, where nobody does and no rule says why."""
+        return [row for row, proof in self.proofs.items() if proof.passed]
 
     @property
     def failed(self) -> int:
         """How much is wrong."""
-        return len(self.unexplained) + len(self.unproven) + self.is_full * len(self.never)
+        missing = len(self.never) + len(self.unmet) if self.is_full else 0
+        return len(self.unexplained) + len(self.unproven) + missing
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -103,10 +109,8 @@ class Tally:
 
     def _row_lines(self) -> list[str]:
         """What the ledger explained; of refusals that it says come later, how many of those asked about do."""
-        if not self.rows:
-            return []
         names = {row.id: row.later for row in ledger.ALL_ROWS}
-        out = ["  rows of the ledger:"]
+        out = [f"  rows of the ledger; never: {', '.join(self.unmet) or 'none'}"]
         for row, count in sorted(self.rows.items(), key=_natural):
             text = f"    {row} {count}"
             if row in self.proofs:
