@@ -33,7 +33,6 @@ JOBSET: Final = "sigs.k8s.io/jobset"
 class Built:
     """A line's oracle in the cache, and the manifests of the Trainer that it was built from."""
 
-    line: str
     binary: Path
     crds: Path
     runtimes: Path
@@ -100,7 +99,6 @@ def build(line: str, *, environ: Mapping[str, str] = os.environ) -> Built:
     """Return the line's oracle, built now unless the cache has it for the present sources."""
     folder = _built(_oracle(line), environ)
     return Built(
-        line=line,
         binary=folder / "oracle",
         crds=folder / "crds",
         runtimes=folder / "runtimes",

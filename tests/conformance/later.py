@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tests.conformance import compare, ledger
 from tests.conformance.build import build_later
-from tests.conformance.oracle import OracleError
+from tests.conformance.oracle import LONGEST_SECONDS, OracleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,11 +47,8 @@ LEFT_BY_RECONCILES: Final = frozenset({"JobSet", "PodGroup"})
 """What a reconcile may find from the one before, and then not build again."""
 
 
-@dataclass(frozen=True, slots=True)
 class Later:
     """The Go program ``oracle/later``; building it, if it must, happens on first use."""
-
-    timeout_seconds: float = field(default=300.0, kw_only=True)
 
     def run(self, cases: Sequence[Json]) -> list[Json]:
         """Return one answer per case, in order."""
@@ -65,7 +62,7 @@ class Later:
             capture_output=True,
             text=True,
             check=False,
-            timeout=self.timeout_seconds,
+            timeout=LONGEST_SECONDS,
         )
         if done.returncode != 0:
             raise OracleError(f"later: exit status {done.returncode}\n{done.stderr[-4000:]}")

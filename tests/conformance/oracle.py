@@ -24,6 +24,10 @@ Json: TypeAlias = dict[str, Any]
 # A process reads the CRDs and compiles their CEL rules once (0.3 s), so a batch should be worth it,
 # and yet small enough that the memory for its output does not matter.
 BATCH: Final = 500
+BUILDS: Final = 2_000
+"""Of a batch whose cases are built more than once."""
+LONGEST_SECONDS: Final = 300.0
+"""After so long a batch hangs."""
 
 
 class OracleError(Exception):
@@ -35,9 +39,7 @@ class Oracle:
     """The oracle of one Trainer line; building it, if it must, happens on first use."""
 
     line: str
-    lenient: bool = field(default=False, kw_only=True)
     workers: int = field(default=1, kw_only=True)
-    timeout_seconds: float = field(default=300.0, kw_only=True)
 
     def run(self, cases: Iterable[Json]) -> list[Json]:
         """Return one answer per case, in order."""
@@ -62,11 +64,8 @@ class Oracle:
         return _parse(self._call(build(self.line), ["-version"], ""))[0]
 
     def _ask(self, built: Built, cases: Sequence[Json]) -> list[Json]:
-        flags = ["-crds", str(built.crds)]
-        if self.lenient:
-            flags.append("-lenient")
         text = "".join(json.dumps(case, separators=(",", ":")) + "\n" for case in cases)
-        answers = _parse(self._call(built, flags, text))
+        answers = _parse(self._call(built, ["-crds", str(built.crds)], text))
         for case, answer in zip(cases, answers, strict=True):
             if "error" in answer:
                 raise OracleError(f"case {case.get('id')!r}: {answer['error']}")
@@ -80,7 +79,7 @@ class Oracle:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=self.timeout_seconds,
+                timeout=LONGEST_SECONDS,
             )
         except subprocess.TimeoutExpired as error:
             raise OracleError(f"line {self.line}: no answer in {error.timeout} s") from error
@@ -93,8 +92,13 @@ class Oracle:
 
 
 def _batches(cases: Iterable[Json]) -> Iterator[list[Json]]:
-    rest = iter(cases)
-    while batch := list(itertools.islice(rest, BATCH)):
+    batch: list[Json] = []
+    for case in cases:
+        batch.append(case)
+        if len(batch) == BATCH or sum(each.get("tries", 1) for each in batch) >= BUILDS:
+            yield batch
+            batch = []
+    if batch:
         yield batch
 
 
