@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conformance import breaks, compare, judge
+from tests.conformance import breaks, compare, judge, ledger
 from tests.conformance.record import golden_path, recorded
 
 if TYPE_CHECKING:
@@ -45,6 +45,23 @@ def test_prediction_and_verdict_equal_the_trainers(line: str, part: int) -> None
         if j.unexplained
     ] == []
     assert sum(j.built == "equal" for j in judged) > 0.8 * len(judged)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_refusal_of_ours_has_cases(line: str) -> None:
+    found = [judge.rows(PIPELINE, line, *pair) for pair in recorded(golden_path(line))]
+    assert ledger.rows_of(line) - set().union(*found) == set()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_verdicts_on_runtimes_equal_the_trainers(line: str) -> None:
+    judged = [
+        judge.judge_runtime(PIPELINE, line, case, answer)
+        for case, answer in recorded(golden_path(line))
+        if case["operation"] == "VALIDATE_RUNTIME"
+    ]
+    assert [f"{j.id}: {j.verdict}" for j in judged if j.verdict] == []
+    assert any(j.rows for j in judged)
 
 
 @pytest.mark.parametrize("name", breaks.BREAKS)
