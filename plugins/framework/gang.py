@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plugins.framework import quantity, values
 from plugins.framework.api import names
+from plugins.framework.errors import BuildError
 from plugins.framework.resources import template_requests
 
 if TYPE_CHECKING:
@@ -36,12 +37,18 @@ class Gang(NamedTuple):
 
 
 def controller_gang(info: Info) -> Gang:
-    """Members and resources over all pod sets, initializers included, replicas ignored."""
+    """Members and resources over all pod sets, initializers included, replicas ignored.
+
+    Raises BuildError where an amount cannot be read.
+    """
     members = 0
     total: dict[str, Quantity] = {}
-    for pod_set in info.pod_sets:
-        members += pod_set.count
-        _add(total, _one_pod(info, pod_set), pod_set.count)
+    try:
+        for pod_set in info.pod_sets:
+            members += pod_set.count
+            _add(total, _one_pod(info, pod_set), pod_set.count)
+    except quantity.QuantityError as error:
+        raise BuildError(f"the runtime asks for an amount that cannot be read: {error}") from error
     return Gang(members, _texts(total))
 
 

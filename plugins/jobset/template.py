@@ -23,6 +23,7 @@ JOBS: Final = Path("spec", "template", "spec", "replicatedJobs")
 _SPEC: Final = Path("spec", "template", "spec")
 _POD: Final = ("template", "spec", "template", "spec")
 
+_LABEL_1123: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RENDEZVOUS: Final = ("torch", "jax", "xgboost", "flux")
@@ -99,10 +100,9 @@ def _depends_on(path: Path, i: int, job: Job, runtime: CompiledRuntime) -> Itera
 
 
 def _names(path: Path, job: Job) -> Iterator[FieldError]:
-    if not _LABEL_1035.fullmatch(job.name):
-        detail = (
-            "must be an RFC 1035 label: lower-case letters, digits and '-', beginning with a letter"
-        )
+    # The Job's name begins with the TrainJob's; the name alone is the value of a label.
+    if not _LABEL_1123.fullmatch(job.name):
+        detail = "must be lower-case letters, digits and '-', with a letter or digit at both ends"
         yield field.invalid(path.child("name"), job.name, detail)
     group = job.raw.get("groupName")
     if type(group) is str and not _LABEL_1035.fullmatch(group):

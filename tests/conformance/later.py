@@ -19,14 +19,14 @@ from tests.conformance.build import build_later
 from tests.conformance.oracle import LONGEST_SECONDS, OracleError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from tests.conformance.oracle import Oracle
 
 Json = dict[str, Any]
 Mend: TypeAlias = "Callable[[Json, Json], None]"
-Reason: TypeAlias = "Callable[[Json, Json], bool]"
+Reason: TypeAlias = "Callable[[Json], bool]"
 
 STAGES: Final[Mapping[str, str]] = {
     "webhook": "the Trainer's webhook",
@@ -152,7 +152,7 @@ def prove(
     changed = [one for one in asked if one[0] in MENDS]
     mended = iter(_ask(oracle, later, [_mended(*one) for one in changed]))
     proofs: dict[str, Proof] = {}
-    for (row, case, _), (made, _), before in zip(asked, created, found, strict=True):
+    for (row, case, _), before in zip(asked, found, strict=True):
         proof = proofs.setdefault(row, Proof())
         after = next(mended) if row in MENDS else None
         if who := _who(row, before.said, after.said if after else {}):
@@ -163,7 +163,7 @@ def prove(
             proof.unbuilt += 1
         elif after and not any(compare.differences(before.objects, after.objects)):
             proof.idle += 1
-        elif row in UNDONE and UNDONE[row](made["trainJob"], before.objects):
+        elif row in UNDONE and UNDONE[row](before.objects):
             proof.undone += 1
         else:
             proof.passed.append(case["id"])
@@ -314,39 +314,8 @@ A row without one is proven by what is said of its cases alone: it is said of no
 """
 
 
-def _is_mount_replaced(job: Json, objects: Json) -> bool:
-    """The policy, or a later patch, mounts something else where a patch mounts nothing."""
-    overrides = [job["spec"].get(key) for key in OVERRIDES]
-    return bool(set(_mounts(overrides)) - set(_mounts(objects)))
-
-
-def _mounts(value: Any) -> Iterator[tuple[str, str]]:
-    """Path and volume of every mount, wherever it stands."""
-    if isinstance(value, dict):
-        for mount in value.get("volumeMounts") or ():
-            yield mount["mountPath"], mount["name"]
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _mounts(item)
-
-
-def _is_longest_not_indexed(job: Json, objects: Json) -> bool:
-    """The pods of such a job have shortened names instead of refused ones, and JobSet does not look."""
-    del job
-    longest: Json = max(_jobs(objects), key=_length_of_pod_names, default={})
-    mode = longest.get("template", {}).get("spec", {}).get("completionMode")
-    return bool(mode == "NonIndexed")
-
-
-def _length_of_pod_names(job: Json) -> int:
-    """What a job adds to the JobSet's name: its own, and the last indexes of job and pod."""
-    last_pod = (job["template"]["spec"].get("completions") or 1) - 1
-    return len(f"{job['name']}-{job.get('replicas', 1) - 1}-{last_pod}")
-
-
-def _has_no_launcher(job: Json, objects: Json) -> bool:
+def _has_no_launcher(objects: Json) -> bool:
     """The controller looks at the implementation when it sets up the launcher."""
-    del job
     return all(item["name"] != "launcher" for item in _jobs(objects))
 
 
@@ -355,12 +324,8 @@ def _jobs(objects: Json) -> list[Json]:
     return [item for obj in job_sets for item in obj["spec"]["replicatedJobs"]]
 
 
-UNDONE: Final[Mapping[str, Reason]] = {
-    "S2-mount-of-nothing": _is_mount_replaced,
-    "S10-derived-names": _is_longest_not_indexed,
-    "S22-runtimes-for-the-controller": _has_no_launcher,
-}
-"""Why nobody refuses some of a row's cases, as docs/fidelity.md has it; of the TrainJob and what is built."""
+UNDONE: Final[Mapping[str, Reason]] = {"S22-runtimes-for-the-controller": _has_no_launcher}
+"""Why nobody refuses some of a row's cases, as docs/fidelity.md has it; of what is built."""
 
 PROOFS: Final[Mapping[str, Sequence[str]]] = {
     row.id: [other.proof for other in ledger.ALL_ROWS if other.id == row.id]

@@ -346,7 +346,7 @@ RUNTIME_ROWS: Final = (
     StricterRow(
         id="S22-runtimes-for-jobset",
         path=rf"{_RUNTIME_JOB}\.(name|groupName)",
-        detail=r"must be an RFC 1035 label",
+        detail=r"must be (an RFC 1035 label|lower-case letters)",
         later="JobSet's webhook, or the API server, on the labels of the Job",
         proof=r"^(spec\.replicatedJobs\[\d+\]\.(name|groupName)|metadata\.labels): Invalid value",
     ),

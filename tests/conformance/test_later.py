@@ -205,34 +205,20 @@ def mpi_built(case: Json) -> Json | str:
     return job_set()
 
 
-def mounting(path: str) -> Json:
-    mount = {"mountPath": path, "name": "missing"}
-    return {"runtimePatches": [{"containers": [{"name": "node", "volumeMounts": [mount]}]}]}
+JOB = {
+    "metadata": {"name": "long"},
+    "spec": {
+        "runtimePatches": [
+            {"containers": [{"volumeMounts": [{"mountPath": "/a", "name": "missing"}]}]}
+        ]
+    },
+}
 
 
 def mount_built(case: Json) -> Json:
-    """The policy mounts its own at /etc/mpi; what a patch mounts elsewhere stays."""
-    mounts = [{"mountPath": "/etc/mpi", "name": "hostfile", "readOnly": True}]
-    for patch in case["trainJob"]["spec"].get("runtimePatches", ()):
-        [mount] = patch["containers"][0]["volumeMounts"]
-        mounts = [mount, *mounts] if mount["mountPath"] == "/a" else [mounts[0] | {"subPath": "x"}]
-    return job_set(volumeMounts=mounts)
-
-
-def jobs_built(*modes: str) -> Callable[[Json], Json]:
-    """A JobSet of the TrainJob's name, whose jobs have names of growing length."""
-
-    def made(case: Json) -> Json:
-        template = [{"spec": {"completionMode": mode, "completions": 2}} for mode in modes]
-        jobs = [{"name": "x" * n, "template": t} for n, t in enumerate(template, start=1)]
-        named_so = job_set() | {"metadata": case["trainJob"]["metadata"]}
-        return named_so | {"spec": {"replicatedJobs": jobs}}
-
-    return made
-
-
-def job_of(spec: Json) -> Json:
-    return {"metadata": {"name": "long"}, "spec": spec}
+    """As a patch has it, if there is one."""
+    patches = case["trainJob"]["spec"].get("runtimePatches", ())
+    return job_set(volumeMounts=[m for p in patches for m in p["containers"][0]["volumeMounts"]])
 
 
 Reasoned = tuple[str, Json, Json | None, Callable[[Json], Json | str], str]
@@ -258,32 +244,11 @@ REASONS: dict[str, Reasoned] = {
         mpi_built,
         "later refused 0, not built 1",
     ),
-    "a mount of nothing may be replaced": (
-        "S2-mount-of-nothing",
-        mpi_runtime(),
-        job_of(mounting("/etc/mpi")),
-        mount_built,
-        "later refused 0, undone 1",
-    ),
     "where it is built, somebody must refuse it": (
         "S2-mount-of-nothing",
         mpi_runtime(),
-        job_of(mounting("/a")),
+        JOB,
         mount_built,
-        "later refused 0, NOT refused 1: a",
-    ),
-    "pods of a job without indexes have shortened names": (
-        "S10-derived-names",
-        mpi_runtime(),
-        job_of({}),
-        jobs_built("Indexed", "NonIndexed"),
-        "later refused 0, undone 1",
-    ),
-    "a job with indexes and longer names must be refused": (
-        "S10-derived-names",
-        mpi_runtime(),
-        job_of({}),
-        jobs_built("NonIndexed", "Indexed"),
         "later refused 0, NOT refused 1: a",
     ),
 }

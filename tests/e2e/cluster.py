@@ -19,11 +19,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.build import BuildError
 from tests.e2e.controlplane import ControlPlane, Programs
 from tests.e2e.controlplane.network import Network
 from tests.e2e.controlplane.process import StartError
 from tests.e2e.deployed import Deployed
+from tests.gobuild import BuildError
 
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = ROOT / "examples"

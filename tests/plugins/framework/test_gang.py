@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugins.framework import gang
+from plugins.framework.errors import BuildError
 from tests.builders import Json, MakeRuntime, container, make_runtime, make_train_job, resources
 from tests.plugins.kit import Case, compiled, resolve, table
 
@@ -62,6 +63,12 @@ def test_0_1_7_hugepages_at_pod_level_count_from_2_1(line: str, wanted: str) -> 
     runtime = node(own, resources={"requests": {"hugepages-2Mi": "4Mi"}})
     info = resolve(Case(job=JOB.nodes(2), runtime=runtime, line=line))
     assert gang.controller_gang(info).resources == {"cpu": "2", "hugepages-2Mi": wanted}
+
+
+def test_an_amount_that_cannot_be_read_is_no_fault_of_ours() -> None:
+    info = resolve(Case(job=JOB, runtime=node(cpu("1e102"))))
+    with pytest.raises(BuildError, match="1e102"):
+        gang.controller_gang(info)
 
 
 def test_members_are_the_counts_whatever_the_replicas() -> None:

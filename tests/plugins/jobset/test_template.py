@@ -57,6 +57,7 @@ PASSES = {
     ),
     "a coordinator that is a job": GOOD.template({"replicatedJob": "node"}, "coordinator"),
     "a group name": PLAIN.node(groupName="workers"),
+    "a job's name that begins with a digit": GOOD.job("2nd"),
     "a claim that is mounted": PLAIN.node(
         container("node", volumeMounts=[mount("c", "/c")])
     ).claims("c"),
@@ -164,6 +165,9 @@ REFUSED: dict[str, RuntimeCase] = {
     "a group name that is no DNS label": RuntimeCase(
         runtime=PLAIN.node(groupName="No_Group"),
         refused=(invalid(f"{JOBS}[0].groupName", '"No_Group"'),),
+    ),
+    "a job's name that ends in a hyphen": RuntimeCase(
+        runtime=GOOD.job("job-"), refused=(invalid(f"{JOBS}[1].name", '"job-"', "both ends"),)
     ),
     "a job's name that is no DNS label": RuntimeCase(
         runtime=GOOD.job("No_Job"), refused=(invalid(f"{JOBS}[1].name", '"No_Job"'),)
