@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.labels import ADMISSION, KUEUE
+from tests.e2e.report import KEY, Report
 from tests.e2e.standalone import Standalone
 
 SWITCH: Final = "STATIONMASTER_E2E"
@@ -26,10 +27,24 @@ MakeNamespace = Callable[..., str]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--e2e", action="store_true", help="run the tests against a real API server")
+    parser.addoption(
+        "--cost",
+        choices=("quick", "full"),
+        default="quick",
+        help="e2e: how long to measure what users pay",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "e2e: needs a real API server; runs with --e2e only")
+    config.stash[KEY] = Report()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for line in config.stash[KEY].lines():
+        terminalreporter.write_line(line)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,6 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def report(pytestconfig: pytest.Config) -> Report:
+    """What is printed at the end of the run."""
+    return pytestconfig.stash[KEY]
 
 
 @pytest.fixture(scope="session")

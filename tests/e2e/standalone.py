@@ -71,7 +71,7 @@ class Standalone:
         component = plane.add(
             "stationmaster",
             command,
-            ready=lambda: _answers(f"http://127.0.0.1:{health_port}/readyz"),
+            ready=lambda: answers(f"http://127.0.0.1:{health_port}/readyz"),
         )
         with component:
             endpoint = Endpoint(port=port, ca=(home / "stationmaster-ca.crt").read_bytes())
@@ -161,7 +161,8 @@ def _webhook(
     }
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Whether a GET is answered by 200."""
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)

@@ -21,6 +21,8 @@ from typing import Final
 import yaml
 
 from tests import gobuild
+from tests.conformance.build import LINES
+from tests.conformance.build import SOURCES as ORACLES
 from tests.gobuild import BuildError, Say
 
 MODULES: Final = Path(__file__).parent / "modules"
@@ -97,6 +99,12 @@ class Programs:
                 yield self.path(name)
             if module.manifests:
                 yield self.manifests(module.name)
+
+    def trainer_crds(self, line: str) -> Path:
+        """The folder with the CRDs of another line of the Trainer, at the version that its oracle is built of."""
+        home = ORACLES / LINES[line]
+        with gobuild.workshop(home, environ=self.environ, say=self.say) as tools:
+            return tools.sources(_TRAINER) / "manifests" / "base" / "crds"
 
     def _asset(self, name: str) -> Path | None:
         folder = self.environ.get(ASSETS_VARIABLE)

@@ -144,6 +144,11 @@ class ControlPlane:
         """The address of the API server."""
         return f"https://127.0.0.1:{self._apiserver_port}"
 
+    @property
+    def port(self) -> int:
+        """The port of the API server."""
+        return self._apiserver_port
+
     def add(
         self,
         name: str,
