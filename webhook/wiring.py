@@ -153,6 +153,9 @@ class Trust(NamedTuple):
     write: Callable[[int], Path] | None = None
     """Leaves the CA of a certificate that nobody else knows where callers find it, by our port."""
 
+    distrusted: Callable[[], None] = lambda: None
+    """To be told of each caller who does not trust us."""
+
 
 class Service:
     """The webhook: something to answer from, a certificate, two ports."""
@@ -178,7 +181,9 @@ class Service:
         self._trust = _trust(options, self._origin.calls, recorder, logger)
         self._admission = Admission(reviewer, recorder=recorder, logger=logger)
         self._webhook = server.Server(
-            self._admission.handle, tls=self._trust.context, observer=Hints(recorder, logger)
+            self._admission.handle,
+            tls=self._trust.context,
+            observer=Hints(recorder, logger, distrusted=self._trust.distrusted),
         )
         health = Health(recorder, ready=self._ready(), alive=self._alive())
         self._health = server.PlainServer(health.handle)
@@ -326,6 +331,7 @@ def _trust(
             shared.keep_valid,
             leave=shared.leave,
             stalled=shared.stalled,
+            distrusted=shared.wake,
         )
     own = Standalone(options.listen[0], recorder=recorder, logger=logger, clock=_now)
     return Trust(
@@ -437,8 +443,11 @@ class Hints:
         recorder: Recorder,
         logger: FilteringBoundLogger,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        distrusted: Callable[[], None] = lambda: None,
     ) -> None:
-        """Count with ``recorder``, hint through ``logger``."""
+        """Count with ``recorder``, hint through ``logger``; say ``distrusted`` where our CA is not known."""
+        self._distrusted = distrusted
         self._logger = logger
         self._clock = clock
         self._hinted: dict[str, float] = {}
@@ -448,6 +457,8 @@ class Hints:
     def handshake_failed(self, reason: str) -> None:
         """Count it, and give its hint if that was not given lately."""
         self._count(reason)
+        if reason == "untrusted":
+            self._distrusted()
         now = self._clock()
         if reason in HINTS and now >= self._hinted.get(reason, now):
             self._hinted[reason] = now + HINT_SECONDS

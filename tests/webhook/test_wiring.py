@@ -336,6 +336,16 @@ async def test_a_chore_that_ends_is_told_and_gets_us_restarted(
     assert running.lines[1]["what"] == "a chore has ended"
 
 
+def test_who_keeps_the_certificates_hears_of_each_caller_that_does_not_trust_us() -> None:
+    heard: list[str] = []
+    hints = Hints(Recorder(), logs.build(io.BytesIO()), distrusted=lambda: heard.append("heard"))
+
+    for reason in ("untrusted", "closed", "not_tls", "untrusted"):
+        hints.handshake_failed(reason)
+
+    assert heard == ["heard", "heard"]
+
+
 def test_a_hint_is_given_once_a_minute() -> None:
     log = io.BytesIO()
     now = [100.0]

@@ -7,6 +7,7 @@ one Secret takes the right to list them.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from datetime import datetime
@@ -34,6 +35,9 @@ MOST_ACTIONS: Final = 10
 
 STALLED_SECONDS: Final = 300.0
 """Without a step done. A step makes six calls at most, of 30 s at most: slow is not stalled."""
+
+SOONEST_SECONDS: Final = 1.0
+"""Whoever wakes us may do so at the pace of a stranger's handshakes."""
 
 
 class Counter(Protocol):
@@ -75,7 +79,8 @@ class Keeper:
         self._arming = arming
         self._pair: KeyPair | None = None
         self._problems: tuple[str, ...] = ("nothing has been read yet",)
-        self._turned_at = clock.monotonic()
+        self._turned_at = self._looked_at = clock.monotonic()
+        self._woken = asyncio.Event()
 
     # --- what others may ask ------------------------------------------------------------------
 
@@ -104,13 +109,31 @@ class Keeper:
             return None
         return f"nobody has looked after the certificates for {age:.0f} s"
 
+    def wake(self) -> None:
+        """Something was seen that a round may mend: look now, unless that was done just now."""
+        if self._clock.monotonic() - self._looked_at >= SOONEST_SECONDS:
+            self._woken.set()
+
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
             await self.look()
-            await self._clock.sleep(self._settings.check.total_seconds())
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until the next round is due, or somebody wakes us."""
+        self._woken.clear()
+        self._looked_at = self._clock.monotonic()
+        due = asyncio.ensure_future(self._clock.sleep(self._settings.check.total_seconds()))
+        woken = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait((due, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            due.cancel()
+            woken.cancel()
+            await asyncio.gather(due, woken, return_exceptions=True)
 
     async def look(self) -> None:
         """One round."""

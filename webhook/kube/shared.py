@@ -89,6 +89,10 @@ class Shared:
         """Whether this replica does what only one may do."""
         return self._elector.is_holder
 
+    def wake(self) -> None:
+        """Somebody did not trust us: a ``caBundle`` may have been written over, so look now."""
+        self._keeper.wake()
+
     def problem(self) -> str | None:
         """For readiness: why nothing can be served."""
         return self._keeper.unready()

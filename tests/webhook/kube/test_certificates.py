@@ -346,6 +346,40 @@ async def test_it_looks_again_and_again(api: FakeCalls, time: FakeClock) -> None
             await task
 
 
+async def test_who_is_woken_looks_at_once(api: FakeCalls) -> None:
+    class Endless(FakeClock):
+        async def sleep(self, _seconds: float) -> None:
+            await asyncio.Event().wait()
+
+    clock = Endless()
+    replica = Replica(api, clock, "a", Holder)
+    await replica.elector.attempt()
+    async with asyncio.timeout(LIMIT):
+        task = asyncio.create_task(replica.keeper.run())
+        while replica.keeper.unready():  # noqa: ASYNC110  # a round of calls that never wait
+            await asyncio.sleep(0)
+        api.put(CONFIGURATIONS[0].path, configuration(CONFIGURATIONS[0].name))
+        while b"" in await trusted(api):
+            clock.pass_by(1)
+            replica.keeper.wake()
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_who_looked_just_now_is_not_woken(api: FakeCalls, time: FakeClock) -> None:
+    """Anybody who reaches the port can fail a handshake, as often as he likes."""
+    keeper = Replica(api, time, "a", Holder).keeper
+    time.pass_by(0.9)
+    keeper.wake()
+    assert not keeper._woken.is_set()
+
+    time.pass_by(0.1)
+    keeper.wake()
+    assert keeper._woken.is_set()
+
+
 async def test_nothing_is_made_while_our_clock_and_the_api_servers_disagree(
     api: FakeCalls, time: FakeClock, first: Replica
 ) -> None:
