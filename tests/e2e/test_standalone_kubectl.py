@@ -117,6 +117,23 @@ def test_patches_labels_and_annotations_pass(plane: ControlPlane, namespace: str
     assert stored["metadata"]["annotations"] == {**kept, "note": "mine"}
 
 
+def test_kubectl_edit_passes(plane: ControlPlane, namespace: str) -> None:
+    plane.admin.create(job(namespace, suspend=True))
+    jobs.settle(plane, namespace, "job")
+    kept = jobs.get(plane, namespace, "job")
+
+    edited = plane.kubectl(
+        *("edit", "trainjob", "job", "-n", namespace),
+        user="alice",
+        environ={"KUBE_EDITOR": "sed -i 's/suspend: true/suspend: false/'"},
+    )
+
+    assert edited.stdout == "trainjob.trainer.kubeflow.org/job edited\n", edited.stderr
+    stored = jobs.get(plane, namespace, "job")
+    assert stored["spec"] == {**kept["spec"], "suspend": False}
+    assert stored["metadata"]["annotations"] == kept["metadata"]["annotations"]
+
+
 def test_replace_keeps_our_record(plane: ControlPlane, namespace: str) -> None:
     plane.admin.create(job(namespace))
     jobs.settle(plane, namespace, "job")

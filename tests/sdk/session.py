@@ -1,4 +1,7 @@
-"""What a user of the SDK does, run by an interpreter that has it: ``python session.py URL``, JSON on stdout."""
+"""What a user of the SDK does, run by an interpreter that has it: ``python session.py WHERE``, JSON on stdout.
+
+WHERE is a URL, or a kubeconfig and a namespace.
+"""
 
 # Read by an environment that the type checkers do not look into.
 # mypy: disable-error-code="import-not-found, union-attr"
@@ -57,12 +60,12 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-def main(url: str) -> None:
+def main(where: str, namespace: str = "team-a") -> None:
     """Train all of them, read each back, and print what the SDK says of it."""
-    configuration = client.Configuration(host=url)
-    sdk = TrainerClient(
-        KubernetesBackendConfig(namespace="team-a", client_configuration=configuration)
-    )
+    login: dict[str, Any] = {"config_file": where}
+    if "://" in where:
+        login = {"client_configuration": client.Configuration(host=where)}
+    sdk = TrainerClient(KubernetesBackendConfig(namespace=namespace, **login))
     said = {name: _train(sdk, arguments) for name, arguments in CALLS.items()}
     listed = sorted(job.name for job in sdk.list_jobs())
     runtimes = sorted(runtime.name for runtime in sdk.list_runtimes())
@@ -80,4 +83,4 @@ def _train(sdk: TrainerClient, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -455,23 +455,25 @@ class ControlPlane:
         *arguments: str,
         user: str = users.ADMIN,
         input: str | Object | Sequence[Object] | None = None,  # noqa: A002  # as subprocess.run names it
+        environ: Mapping[str, str] | None = None,
         timeout_seconds: float = KUBECTL_SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as a user would, and return what it printed; a refusal is not raised."""
         if input is not None and not isinstance(input, str):
             objects = [input] if isinstance(input, dict) else input
             input = "\n".join(f"---\n{json.dumps(obj)}" for obj in objects)  # noqa: A001
-        environ = {
+        variables = {
             **os.environ,
             "KUBECONFIG": str(self.kubeconfig(user)),
             # Neither the cache nor the preferences of whoever runs the tests.
             "KUBECACHEDIR": str(self.folder / "kubectl"),
             "KUBERC": "off",
+            **(environ or {}),
         }
         return subprocess.run(
             [str(self.programs.path("kubectl")), *arguments],
             input=input,
-            env=environ,
+            env=variables,
             capture_output=True,
             text=True,
             timeout=timeout_seconds,
