@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test check fix bench conformance e2e clean check-lint check-format check-mypy \
+.PHONY: help run cluster test check fix bench programs conformance e2e clean check-lint check-format check-mypy \
 	check-pyright check-imports check-dockerfile check-docs
 
 help: ## List the targets
@@ -58,10 +58,15 @@ fix: $(VENV)/.installed-check ## Format, and mend what ruff can mend
 bench: $(VENV)/.installed ## Measure the server against a bare handler, and the start of the program
 	$(BIN)/python -m benchmarks $(ARGS)
 
+programs: $(VENV)/.installed ## Compile what tests compare with and run against: Kubernetes, controllers, oracles, helm (once)
+	$(BIN)/python -m tests.e2e.controlplane build
+	$(BIN)/python -m tests.conformance.build
+	$(BIN)/python -m tests.deploy.tools
+
 conformance: $(VENV)/.installed ## Compare with the Trainer's own code (fetches Go where there is none)
 	$(BIN)/python -m tests.conformance $(ARGS)
 
-e2e: $(VENV)/.installed ## Run against a real kube-apiserver, Trainer, JobSet and Kueue (compiled once, half an hour)
+e2e: $(VENV)/.installed ## Run against a real kube-apiserver, Trainer, JobSet and Kueue (compiled once)
 	$(BIN)/python -m tests.e2e.controlplane build
 	$(BIN)/python -m pytest tests/e2e --e2e $(ARGS)
 

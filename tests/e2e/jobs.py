@@ -14,6 +14,7 @@ KUEUE_API: Final = "kueue.x-k8s.io/v1beta2"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 IMAGE: Final = "example.test/train:1"
 QUIET_SECONDS: Final = 1.5
+SETTLE_SECONDS: Final = 120.0
 
 
 def train_job(
@@ -74,16 +75,17 @@ def play_kubelet(plane: ControlPlane, chosen: Sequence[Object], phase: str) -> N
         plane.admin.merge(pod, {"status": status}, subresource="status")
 
 
-def settle(plane: ControlPlane, namespace: str, name: str) -> None:
-    """Wait until nobody has written to the TrainJob for a while."""
-    seen: dict[str, float] = {}
+def settle(plane: ControlPlane, namespace: str, *names: str) -> None:
+    """Wait until nobody has written to any of the TrainJobs for a while."""
+    seen: dict[tuple[str, ...], float] = {}
 
     def quiet() -> bool:
-        version = get(plane, namespace, name)["metadata"]["resourceVersion"]
-        since = seen.setdefault(version, time.monotonic())
+        found = (get(plane, namespace, name) for name in names)
+        versions = tuple(each["metadata"]["resourceVersion"] for each in found)
+        since = seen.setdefault(versions, time.monotonic())
         return time.monotonic() - since > QUIET_SECONDS
 
-    plane.wait_for(quiet, f"TrainJob {name} to settle")
+    plane.wait_for(quiet, f"TrainJob {', '.join(names)} to settle", timeout_seconds=SETTLE_SECONDS)
 
 
 def finish(plane: ControlPlane, namespace: str, name: str) -> None:

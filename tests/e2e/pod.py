@@ -2,8 +2,8 @@
 
 ``python -m tests.e2e.pod FOLDER FLAG...``: the program is the shipped one. What only a pod has is taken from the folder instead: the token and CA of the
 service account (``account/``), which a pod has under a path that only root may write, and the clock of
-its node, ahead by the seconds in ``ahead``. With ``lives`` there (seconds of the authority, seconds of
-the leaf) certificates live that long, so that the clock need not leave the API server's behind.
+its node, ahead by the seconds in ``ahead``. With ``lives`` (``authority_life`` and ``leaf_life``, in seconds)
+certificates live that long, so that the clock need not leave the API server's behind.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,14 @@ def main(arguments: Sequence[str]) -> int:
         return datetime.now(UTC) + timedelta(seconds=float((home / "ahead").read_text()))
 
     lives = json.loads((home / "lives").read_text())
-    settings = partial(Settings, **{key: timedelta(seconds=each) for key, each in lives.items()})
+
+    def settings(names: tuple[str, ...]) -> Settings:
+        usual = Settings(names=names)
+        if not lives:
+            return usual
+        authority, leaf = (timedelta(seconds=lives[key]) for key in ("authority_life", "leaf_life"))
+        return replace(usual, authority_life=authority, leaf_life=leaf)
+
     login = partial(client.in_cluster, account=home / "account")
     with ExitStack() as stack:
         stack.enter_context(patch.object(wiring, "_now", now))

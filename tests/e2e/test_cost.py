@@ -79,7 +79,7 @@ class Connection:
 
 @pytest.fixture(scope="module")
 def size(pytestconfig: pytest.Config) -> Size:
-    return SIZES[pytestconfig.getoption("--cost")]
+    return SIZES[str(pytestconfig.getoption("--cost"))]
 
 
 @pytest.fixture(scope="module")

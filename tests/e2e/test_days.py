@@ -92,8 +92,7 @@ def cluster(plane: ControlPlane, make_namespace: MakeNamespace) -> Cluster:
         assert done.returncode == 0, done.stderr
     for name in ("running", "admitted"):
         jobs.wait_for_pods(plane, namespace, name, count=2)
-    for name in sent:
-        jobs.settle(plane, namespace, name)
+    jobs.settle(plane, namespace, *sent)
     found = Cluster(plane=plane, namespace=namespace, sent=sent, before={})
     return Cluster(plane=plane, namespace=namespace, sent=sent, before=found.now())
 
@@ -118,9 +117,15 @@ def refused_updates(plane: ControlPlane, namespace: str) -> list[str]:
     ]
 
 
-def all_pods(cluster: Cluster) -> set[str]:
-    """The Pods that there are, by their uid: whoever restarts a job makes others."""
-    return {pod["metadata"]["uid"] for pod in jobs.pods(cluster.plane, cluster.namespace)}
+def pods_of(cluster: Cluster, *names: str) -> set[str]:
+    """The Pods of these jobs, by their uid: who restarts a job makes others."""
+    found = {
+        pod["metadata"]["uid"]
+        for name in names
+        for pod in jobs.pods(cluster.plane, cluster.namespace, job=name)
+    }
+    assert found
+    return found
 
 
 # --- the first day --------------------------------------------------------------------------------
@@ -128,7 +133,7 @@ def all_pods(cluster: Cluster) -> set[str]:
 
 def test_jobs_from_before_are_left_alone_and_can_be_changed(cluster: Cluster) -> None:
     plane, namespace = cluster.plane, cluster.namespace
-    pods = all_pods(cluster)
+    pods = pods_of(cluster, "admitted")
     with installed(plane) as made:
         assert cluster.now() == cluster.before
         for name, spec in UNWANTED.items():
@@ -149,12 +154,9 @@ def test_jobs_from_before_are_left_alone_and_can_be_changed(cluster: Cluster) ->
             if "suspend" not in job["spec"] and not job["metadata"].get("labels"):
                 plane.admin.merge(stored, {"spec": {"suspend": True}})
                 plane.admin.merge(stored, {"spec": {"suspend": False}})
-        assert all_pods(cluster) >= {
-            pod["metadata"]["uid"] for pod in jobs.pods(plane, namespace, job="admitted")
-        }
+        assert pods_of(cluster, "admitted") == pods
         assert refused_updates(plane, namespace) == []
         made.delete()
-    assert pods
     gone(cluster)
 
 
@@ -162,7 +164,7 @@ def test_an_upgrade_changes_nothing_and_loses_nothing(cluster: Cluster) -> None:
     """The manifests again, client-side and server-side, and other replicas; users send jobs meanwhile."""
     plane = cluster.plane
     elsewhere = plane.namespace(f"{cluster.namespace}-load")
-    pods = all_pods(cluster)
+    pods = pods_of(cluster, "running", "admitted")
     with installed(plane) as made:
         registered = [each["webhooks"] for each in made.configurations()]
         with Load(plane, elsewhere, runtime="torch-distributed") as load:
@@ -178,7 +180,7 @@ def test_an_upgrade_changes_nothing_and_loses_nothing(cluster: Cluster) -> None:
         assert (outcome.lost, outcome.wrong, outcome.fates[Fate.AWAY]) == (0, 0, 0), outcome
         assert [each["webhooks"] for each in made.configurations()] == registered
         assert cluster.now() == cluster.before
-        assert all_pods(cluster) == pods
+        assert pods_of(cluster, "running", "admitted") == pods
         made.delete()
     gone(cluster)
 

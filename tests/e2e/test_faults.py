@@ -282,8 +282,11 @@ def test_secret_deleted(whole: Installed, request: pytest.FixtureRequest, tell: 
     before = secret(plane)["metadata"]["uid"]
     with load_of(plane, request) as load:
         plane.admin.delete(secret(plane))
-        whole_again = lambda: secret(plane)["metadata"]["uid"] != before  # noqa: E731
-        plane.wait_for(whole_again, "another Secret", timeout_seconds=STEP_SECONDS)
+        plane.wait_for(
+            lambda: secret(plane)["metadata"]["uid"] != before,
+            "another Secret",
+            timeout_seconds=STEP_SECONDS,
+        )
         load.go_on()
         switched = taken(whole, "switch")
         for replica in whole.replicas:
@@ -385,7 +388,7 @@ def test_crd_of_another_generation(
     """The Trainer is downgraded and upgraded under us: each job is judged by what is served."""
     plane = own_plane
     present = plane.admin.get(CRD_API, CRD, TRAIN_JOBS)["spec"]
-    file = plane.programs.trainer_crds("2.1") / f"trainer.kubeflow.org_{'trainjobs'}.yaml"
+    file = plane.programs.trainer_crds("2.1") / "trainer.kubeflow.org_trainjobs.yaml"
     earlier = yaml.safe_load(file.read_text())["spec"]
     with installed(plane) as made, load_of(plane, request) as load:
         for spec, line in ((earlier, "2.1"), (present, "2.3")):
@@ -413,7 +416,8 @@ def wrong(line: str) -> Object:
     if line == "2.3":
         template = {"spec": {"replicatedJobs": [{"name": "lost"}]}}
         override = {"manager": "example.com/a", "trainingRuntimeSpec": {"template": template}}
-    return jobs.train_job("default", "wrong", **{GENERATION[line]: [override]})
+    overrides: dict[str, Any] = {GENERATION[line]: [override]}
+    return jobs.train_job("default", "wrong", **overrides)
 
 
 def replace_crd(plane: ControlPlane, spec: Object) -> None:
