@@ -15,10 +15,9 @@ from tests.e2e.controlplane import Component, ControlPlane, Object
 from tests.e2e.controlplane.manifests import Endpoint
 from tests.e2e.controlplane.process import free_port
 
-MUTATING: Final = "admission.stationmaster.dev"
-"""Sorts before the Trainer's and Kueue's: they see what we made of the job."""
-
-VALIDATING: Final = "admission.stationmaster.dev"
+MUTATING: Final = "00-stationmaster"
+VALIDATING: Final = "stationmaster"
+"""As the manifests name them: mutating ones are asked in the order of their names."""
 
 _LIVING: Final = {
     "name": "living",
