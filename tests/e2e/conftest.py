@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.labels import ADMISSION, KUEUE
+from tests.e2e.load import Outcome
 from tests.e2e.report import KEY, Report
 from tests.e2e.standalone import Standalone
 
@@ -23,6 +24,7 @@ SWITCH: Final = "STATIONMASTER_E2E"
 HERE: Final = Path(__file__).parent
 
 MakeNamespace = Callable[..., str]
+Tell = Callable[[str, str, Outcome], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def report(pytestconfig: pytest.Config) -> Report:
     """What is printed at the end of the run."""
     return pytestconfig.stash[KEY]
+
+
+@pytest.fixture
+def tell(report: Report) -> Tell:
+    """Put what became of a load under a fault into the table: the fault, its proof, the outcome."""
+
+    def tell(fault: str, proof: str, outcome: Outcome) -> None:
+        report.add("Faults under load, counted at the client", outcome.row(fault, proof))
+
+    return tell
 
 
 @pytest.fixture(scope="session")

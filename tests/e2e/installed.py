@@ -168,6 +168,11 @@ class Installed:
         replica.component.stop()
         self.replicas.remove(replica)
 
+    def stop(self) -> None:
+        """Stop all replicas, as pods are stopped."""
+        for replica in self.replicas:
+            replica.component.stop()
+
     def holder(self) -> Replica:
         """The one that holds the Lease."""
 
@@ -265,10 +270,9 @@ def installed(
             stack.enter_context(each)
         stack.enter_context(made.endpoints.looking())
         made.apply()
+        stack.callback(made.stop)
         for _ in range(replicas):
-            stack.callback(made.add_replica(*flags).component.stop)
+            made.add_replica(*flags)
         made.wait_ready()
         made.wait_in_force()
         yield made
-        for replica in made.replicas:
-            stack.callback(replica.component.stop)

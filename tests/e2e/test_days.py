@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.e2e import jobs
-from tests.e2e.conftest import MakeNamespace
+from tests.e2e.conftest import MakeNamespace, Tell
 from tests.e2e.controlplane import ControlPlane, Object, users
 from tests.e2e.installed import NAMESPACE, Installed, installed
 from tests.e2e.load import Fate, Load
@@ -160,7 +160,7 @@ def test_jobs_from_before_are_left_alone_and_can_be_changed(cluster: Cluster) ->
     gone(cluster)
 
 
-def test_an_upgrade_changes_nothing_and_loses_nothing(cluster: Cluster) -> None:
+def test_an_upgrade_changes_nothing_and_loses_nothing(cluster: Cluster, tell: Tell) -> None:
     """The manifests again, client-side and server-side, and other replicas; users send jobs meanwhile."""
     plane = cluster.plane
     elsewhere = plane.namespace(f"{cluster.namespace}-load")
@@ -177,6 +177,7 @@ def test_an_upgrade_changes_nothing_and_loses_nothing(cluster: Cluster) -> None:
                 made.remove_replica(replica)
             load.go_on()
         outcome = load.outcome()
+        tell("upgrade", "manifests applied twice, both replicas are others", outcome)
         assert (outcome.lost, outcome.wrong, outcome.fates[Fate.AWAY]) == (0, 0, 0), outcome
         assert [each["webhooks"] for each in made.configurations()] == registered
         assert cluster.now() == cluster.before
@@ -191,7 +192,7 @@ def test_an_upgrade_changes_nothing_and_loses_nothing(cluster: Cluster) -> None:
 def all_at_once(made: Installed) -> None:
     """As documented: the manifests are deleted while the server runs; then it ends."""
     made.delete()
-    stop(made)
+    made.stop()
 
 
 def server_first(made: Installed) -> None:
@@ -203,7 +204,7 @@ def server_first(made: Installed) -> None:
 def namespace_only(made: Installed) -> None:
     """Nobody remembers the webhook configurations."""
     delete_namespace(made)
-    stop(made)
+    made.stop()
 
 
 def namespace_only_server_dead(made: Installed) -> None:
@@ -216,7 +217,7 @@ def configurations_first(made: Installed) -> None:
     """As in an emergency: first the registrations, by hand."""
     for each in made.configurations():
         made.plane.admin.delete(each)
-    stop(made)
+    made.stop()
     made.delete()
 
 
@@ -285,11 +286,6 @@ def the_workload(plane: ControlPlane, namespace: str, job: str) -> Object:
         if each["metadata"]["ownerReferences"][0]["name"] == job
     ]
     return found
-
-
-def stop(made: Installed) -> None:
-    for replica in made.replicas:
-        replica.component.stop()
 
 
 def kill(made: Installed) -> None:

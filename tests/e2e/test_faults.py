@@ -9,7 +9,7 @@ import base64
 import http.client
 import json
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +18,12 @@ import yaml
 
 from certs import bundle
 from tests.e2e import jobs
+from tests.e2e.conftest import Tell
 from tests.e2e.controlplane import ControlPlane, Object, users
 from tests.e2e.controlplane.client import JSON_PATCH
 from tests.e2e.controlplane.manifests import CRD
 from tests.e2e.installed import NAMESPACE, SECRET, Installed, Replica, installed
 from tests.e2e.load import Fate, Load, Outcome
-from tests.e2e.report import Report
 
 pytestmark = pytest.mark.e2e
 
@@ -34,8 +34,6 @@ TRAIN_JOBS: Final = "trainjobs.trainer.kubeflow.org"
 CRD_API: Final = "apiextensions.k8s.io/v1"
 STEP_SECONDS: Final = 120.0
 """Much more than a round of ten seconds."""
-
-Tell = Callable[[str, str, Outcome], None]
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +66,6 @@ def own_plane(tmp_path: Path) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path) as plane:
         plane.install_runtimes()
         yield plane
-
-
-@pytest.fixture
-def tell(report: Report) -> Tell:
-    """Put an outcome into the table."""
-
-    def tell(fault: str, proof: str, outcome: Outcome) -> None:
-        report.add("Faults under load, counted at the client", outcome.row(fault, proof))
-
-    return tell
 
 
 def load_of(plane: ControlPlane, request: pytest.FixtureRequest) -> Load:
