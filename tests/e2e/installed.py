@@ -36,7 +36,6 @@ SECRET: Final = "stationmaster-certs"
 MUTATING: Final = "00-stationmaster"
 VALIDATING: Final = "stationmaster"
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
-READY_SECONDS: Final = 180.0
 
 PROBE_SECONDS: Final = 1.0
 """How often readiness is asked for; the manifests say every 2 s, and a container that dies is seen at once."""
@@ -188,7 +187,7 @@ class Installed:
             ]
             return matching[0] if matching else None
 
-        return self.plane.wait_for(found, "a holder of the Lease", timeout_seconds=READY_SECONDS)
+        return self.plane.wait_for(found, "a holder of the Lease")
 
     def wait_ready(self) -> None:
         """Wait until every replica is ready and is known to be."""
@@ -196,7 +195,7 @@ class Installed:
         def all_ready() -> bool:
             return set(self.endpoints.ready) == {each.port for each in self.replicas}
 
-        self.plane.wait_for(all_ready, "replicas to be ready", timeout_seconds=READY_SECONDS)
+        self.plane.wait_for(all_ready, "replicas to be ready")
 
     def wait_in_force(self) -> None:
         """Wait until a job that we refuse is refused, by us."""
@@ -207,7 +206,7 @@ class Installed:
             answer = self.plane.admin.request("POST", path, wrong, query={"dryRun": "All"})
             return answer.status == 422 and b"must be at least 1" in answer.body
 
-        self.plane.wait_for(refused, "the webhooks to be in force", timeout_seconds=READY_SECONDS)
+        self.plane.wait_for(refused, "the webhooks to be in force")
 
     def apply(self, *flags: str) -> str:
         """Apply the manifests as a user does; what kubectl printed."""

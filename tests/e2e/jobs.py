@@ -14,7 +14,6 @@ KUEUE_API: Final = "kueue.x-k8s.io/v1beta2"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 IMAGE: Final = "example.test/train:1"
 QUIET_SECONDS: Final = 1.5
-SETTLE_SECONDS: Final = 120.0
 
 
 def train_job(
@@ -85,7 +84,7 @@ def settle(plane: ControlPlane, namespace: str, *names: str) -> None:
         since = seen.setdefault(versions, time.monotonic())
         return time.monotonic() - since > QUIET_SECONDS
 
-    plane.wait_for(quiet, f"TrainJob {', '.join(names)} to settle", timeout_seconds=SETTLE_SECONDS)
+    plane.wait_for(quiet, f"TrainJob {', '.join(names)} to settle")
 
 
 def finish(plane: ControlPlane, namespace: str, name: str) -> None:

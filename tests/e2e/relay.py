@@ -88,7 +88,8 @@ class Relay:
         both = {writer, target}
         self._open |= both
         try:
-            await asyncio.gather(_pump(reader, target), _pump(source, writer))
+            if not self._is_cut:  # it may have been while we connected
+                await asyncio.gather(_pump(reader, target), _pump(source, writer))
         finally:
             self._open -= both
             for each in both:

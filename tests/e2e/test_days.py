@@ -20,7 +20,6 @@ from tests.e2e.load import Fate, Load
 pytestmark = pytest.mark.e2e
 
 CONFLICT: Final = 409
-GOING_SECONDS: Final = 180.0
 
 TWO: Final[Object] = {"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": 2}}}
 """With a number for an amount, as people write it and Kueue rewrites it."""
@@ -253,7 +252,7 @@ def test_an_uninstallation_changes_nothing_and_leaves_nothing_that_blocks(
         plane.admin.merge(jobs.get(plane, namespace, name), {"metadata": {"labels": {"a": "b"}}})
         plane.admin.delete(jobs.get(plane, namespace, name))
     assert ours["metadata"]["annotations"]
-    plane.wait_for(lambda: not cluster.now(), "the jobs to go", timeout_seconds=GOING_SECONDS)
+    plane.wait_for(lambda: not cluster.now(), "the jobs to go")
 
 
 def test_with_the_server_dead_only_new_and_changed_jobs_wait(cluster: Cluster) -> None:
@@ -272,7 +271,7 @@ def test_with_the_server_dead_only_new_and_changed_jobs_wait(cluster: Cluster) -
         jobs.finish(plane, namespace, "running")
         for name in cluster.sent:
             plane.admin.delete(jobs.get(plane, namespace, name))
-        plane.wait_for(lambda: not cluster.now(), "the jobs to go", timeout_seconds=GOING_SECONDS)
+        plane.wait_for(lambda: not cluster.now(), "the jobs to go")
         assert refused_updates(plane, namespace) == []
         made.delete()
     gone(cluster)
@@ -314,10 +313,8 @@ def gone(cluster: Cluster) -> None:
     plane.wait_for(
         lambda: cluster.create("free", UNWANTED["no-nodes"]) == 201,
         "jobs to be taken as before",
-        timeout_seconds=GOING_SECONDS,
     )
     plane.wait_for(
         lambda: plane.admin.find("v1", "Namespace", NAMESPACE) is None,
         "our namespace to end",
-        timeout_seconds=GOING_SECONDS,
     )

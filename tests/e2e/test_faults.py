@@ -22,6 +22,7 @@ from tests.e2e.conftest import Tell
 from tests.e2e.controlplane import ControlPlane, Object, users
 from tests.e2e.controlplane.client import JSON_PATCH
 from tests.e2e.controlplane.manifests import CRD
+from tests.e2e.controlplane.waiting import WAIT_SECONDS
 from tests.e2e.installed import NAMESPACE, SECRET, Installed, Replica, installed
 from tests.e2e.load import Fate, Load, Outcome
 
@@ -32,8 +33,6 @@ REVIEWS: Final = Path(__file__).parents[1] / "data" / "admission-reviews"
 CUT_OFF: Final = "stationmaster_cache_cut_off_seconds"
 TRAIN_JOBS: Final = "trainjobs.trainer.kubeflow.org"
 CRD_API: Final = "apiextensions.k8s.io/v1"
-STEP_SECONDS: Final = 120.0
-"""Much more than a round of ten seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +130,6 @@ def test_watch_cut(whole: Installed, request: pytest.FixtureRequest, tell: Tell)
         plane.wait_for(
             lambda: all(replica.metric(CUT_OFF, **cut_off) == 0 for replica in whole.replicas),
             "the watches to be back",
-            timeout_seconds=STEP_SECONDS,
         )
         load.go_on()
 
@@ -208,7 +206,7 @@ def posted(replica: Replica, path: str, body: bytes) -> bytes:
     tls.check_hostname = False
     tls.verify_mode = ssl.CERT_NONE
     connection = http.client.HTTPSConnection(
-        "127.0.0.1", replica.port, context=tls, timeout=STEP_SECONDS
+        "127.0.0.1", replica.port, context=tls, timeout=WAIT_SECONDS
     )
     try:
         connection.request("POST", path, body, {"Content-Type": "application/json"})
@@ -243,11 +241,8 @@ def test_certificates_and_authority_rotate(
             own_plane.wait_for(
                 lambda before=before, step=step: taken(made, step) > before,  # type: ignore[misc]
                 step,
-                timeout_seconds=STEP_SECONDS,
             )
-            own_plane.wait_for(
-                lambda: served_is_stored(made), "all to serve it", timeout_seconds=STEP_SECONDS
-            )
+            own_plane.wait_for(lambda: served_is_stored(made), "all to serve it")
             load.go_on()
         last = authorities(own_plane)
         leaves = sum(
@@ -273,18 +268,13 @@ def test_secret_deleted(whole: Installed, request: pytest.FixtureRequest, tell: 
         plane.wait_for(
             lambda: secret(plane)["metadata"]["uid"] != before,
             "another Secret",
-            timeout_seconds=STEP_SECONDS,
         )
         load.go_on()
         switched = taken(whole, "switch")
         for replica in whole.replicas:
             replica.set_clock(ahead_seconds=90)  # past the minute in which API servers learn of it
-        plane.wait_for(
-            lambda: taken(whole, "switch") > switched, "a leaf", timeout_seconds=STEP_SECONDS
-        )
-        plane.wait_for(
-            lambda: served_is_stored(whole), "all to serve it", timeout_seconds=STEP_SECONDS
-        )
+        plane.wait_for(lambda: taken(whole, "switch") > switched, "a leaf")
+        plane.wait_for(lambda: served_is_stored(whole), "all to serve it")
         load.go_on()
         for replica in whole.replicas:
             replica.set_clock(ahead_seconds=0)
@@ -312,9 +302,7 @@ def test_bundles_wiped(whole: Installed, request: pytest.FixtureRequest, tell: T
             wiped += sum(
                 not webhook["clientConfig"].get("caBundle") for webhook in after["webhooks"]
             )
-        plane.wait_for(
-            lambda: all(bundles(whole)), "the bundles to be back", timeout_seconds=STEP_SECONDS
-        )
+        plane.wait_for(lambda: all(bundles(whole)), "the bundles to be back")
         load.go_on()
 
     outcome = load.outcome()
@@ -384,7 +372,6 @@ def test_crd_of_another_generation(
             plane.wait_for(
                 lambda line=line: all(known_line(each) == line for each in made.replicas),  # type: ignore[misc]
                 f"line {line} to be seen",
-                timeout_seconds=STEP_SECONDS,
             )
             load.go_on()
             refused = plane.kubectl("create", "-f", "-", "--dry-run=server", input=wrong(line))
@@ -417,7 +404,7 @@ def replace_crd(plane: ControlPlane, spec: Object) -> None:
         path = plane.admin.path_of(crd)
         return bool(plane.admin.request("PUT", path, crd).checked())
 
-    plane.wait_for(replaced, "the CRD to be replaced", timeout_seconds=STEP_SECONDS)
+    plane.wait_for(replaced, "the CRD to be replaced")
 
 
 def known_line(replica: Replica) -> str:

@@ -121,9 +121,7 @@ def test_kueue_takes_back_what_a_user_unsuspends(plane: ControlPlane, namespace:
 
     plane.admin.merge(stored, {"spec": {"suspend": False}})
 
-    plane.wait_for(
-        lambda: suspended(plane, namespace), "Kueue to suspend the job again", timeout_seconds=60
-    )
+    plane.wait_for(lambda: suspended(plane, namespace), "Kueue to suspend the job again")
     assert list(trouble(sent(plane, namespace, KUEUE_CONTROLLER))) == []
 
 
@@ -167,7 +165,6 @@ def test_a_namespace_ends_with_its_jobs(plane: ControlPlane, namespace: str) -> 
     plane.wait_for(
         lambda: plane.admin.find("v1", "Namespace", namespace) is None,
         "the namespace to go",
-        timeout_seconds=90,
     )
     events = sent(plane, namespace, NAMESPACES)
     assert {event["verb"] for event in events} <= {"delete", "deletecollection"}

@@ -127,7 +127,7 @@ def play_until(
             jobs.play_kubelet(plane, pending, phase)
         return pods if len(pods) >= total else None
 
-    return plane.wait_for(all_there, f"{total} pods", timeout_seconds=60)
+    return plane.wait_for(all_there, f"{total} pods")
 
 
 def assert_exists(

@@ -39,8 +39,8 @@ from tests.e2e.controlplane.waiting import WAIT_SECONDS, wait_for
 
 T = TypeVar("T")
 
-KUBECTL_SECONDS: Final = 120.0
-CRD_SECONDS: Final = 120.0
+KUBECTL_SECONDS: Final = 300.0
+CRD_SECONDS: Final = 300.0
 
 KUEUE_FRAMEWORKS: Final = ("batch/job", "jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob")
 KUEUE_RESOURCES: Final = frozenset(

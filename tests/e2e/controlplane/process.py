@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-START_SECONDS: Final = 90.0
+START_SECONDS: Final = 300.0
 """Until ready; several compiles may run on the same two cores."""
 
-STOP_SECONDS: Final = 15.0
+STOP_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
 LOG_TAIL: Final = 4000
 

@@ -10,7 +10,9 @@ from tests.e2e.controlplane.client import ApiError
 
 T = TypeVar("T")
 
-WAIT_SECONDS: Final = 30.0
+WAIT_SECONDS: Final = 180.0
+"""A bound on hanging, not a measure: machines of CI are slow, and shared."""
+
 POLL_SECONDS: Final = 0.1
 
 
