@@ -14,7 +14,7 @@ from tests.e2e import jobs
 from tests.e2e.conftest import MakeNamespace
 from tests.e2e.controlplane import ControlPlane, Object
 from tests.e2e.labels import ADMISSION, KUEUE
-from tests.e2e.standalone import MUTATING
+from tests.e2e.standalone import MUTATING, Standalone, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("standalone")]
 
@@ -83,6 +83,83 @@ def test_the_workload_reserves_what_we_counted(
     assert reserved(workload(plane, namespace)) == {
         name: (part["count"], amounts(part["resources"])) for name, part in counted.items()
     }
+
+
+def test_what_only_the_namespace_and_the_sandbox_add_is_reserved_too(
+    plane: ControlPlane, standalone: Standalone, namespace: str
+) -> None:
+    """Init containers, limits without requests, a LimitRange's defaults, a RuntimeClass's overhead."""
+    objects = heavy_objects(namespace)
+    plane.apply(objects)
+    files = [write(standalone.folder, obj) for obj in objects]
+    queue = jobs.queue(plane, namespace)
+    job = jobs.in_queue(jobs.train_job(namespace, "job", trainer={"numNodes": 2}), queue)
+    job["spec"]["runtimeRef"] = {"kind": "TrainingRuntime", "name": objects[-1]["metadata"]["name"]}
+
+    def created() -> Object | None:
+        done = plane.kubectl("create", "-f", "-", "-o", "json", user="alice", input=job)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    stored = plane.wait_for(created, "the folder's change to be seen")
+    for file in files:
+        file.unlink()
+
+    counted = totals(stored)["podSets"]["node"]
+    assert amounts(counted["resources"]) == amounts(
+        # 2 x (an init container of 3, more than 1 + 500m; and 250m of the sandbox)
+        {"cpu": "6500m", "memory": "2368Mi"}
+    )
+    found = reserved(workload(plane, namespace))
+    assert found == {"node": (2, amounts(counted["resources"]))}
+
+
+def heavy_objects(namespace: str) -> list[Object]:
+    """A LimitRange, a RuntimeClass, and a runtime whose pods need more than their containers say."""
+    template = {
+        "runtimeClassName": namespace,
+        "initContainers": [
+            {"name": "first", "image": jobs.IMAGE, "resources": {"requests": {"cpu": "3"}}}
+        ],
+        "containers": [
+            {"name": "node", "image": jobs.IMAGE, "resources": {"requests": {"cpu": "1"}}},
+            {"name": "helper", "image": jobs.IMAGE, "resources": {"limits": {"cpu": "500m"}}},
+        ],
+    }
+    part = {
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": {"spec": template}},
+        },
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "defaults", "namespace": namespace},
+            "spec": {"limits": [{"type": "Container", "defaultRequest": {"memory": "512Mi"}}]},
+        },
+        {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": namespace},
+            "handler": "kata",
+            "overhead": {"podFixed": {"cpu": "250m", "memory": "160Mi"}},
+        },
+        {
+            "apiVersion": jobs.TRAINER_API,
+            "kind": "TrainingRuntime",
+            "metadata": {
+                "name": namespace,
+                "namespace": namespace,
+                "labels": {"trainer.kubeflow.org/framework": "torch"},
+            },
+            "spec": {
+                "mlPolicy": {"numNodes": 1},
+                "template": {"spec": {"replicatedJobs": [part]}},
+            },
+        },
+    ]
 
 
 def test_an_admitted_job_keeps_all_patches(plane: ControlPlane, namespace: str) -> None:
@@ -156,13 +233,17 @@ def reserved(found: Object) -> dict[str, tuple[int, dict[str, int]]]:
 
 
 def _times(count: int, spec: Object) -> dict[str, int]:
-    """The requests of so many pods without init containers, as those of these runtimes are."""
-    assert not spec.get("initContainers")
+    """The requests of so many pods: of all containers, or of the init container that asks for most."""
     found: dict[str, int] = {}
     for container in spec["containers"]:
         for name, amount in _requests(container):
-            found[name] = found.get(name, 0) + count * amount
-    return found
+            found[name] = found.get(name, 0) + amount
+    for container in spec.get("initContainers", []):
+        for name, amount in _requests(container):
+            found[name] = max(found.get(name, 0), amount)
+    for name, amount in amounts(spec.get("overhead", {})).items():
+        found[name] = found.get(name, 0) + amount
+    return {name: count * amount for name, amount in found.items()}
 
 
 def _requests(container: Object) -> Iterator[tuple[str, int]]:
