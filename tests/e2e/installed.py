@@ -23,16 +23,15 @@ from typing import Final
 
 import yaml
 
-from tests.deploy.tools import DEPLOY
+from tests.deploy.tools import DEPLOY, NAMESPACE
 from tests.e2e import jobs
 from tests.e2e.controlplane import Component, ControlPlane, Object, users
 from tests.e2e.controlplane.manifests import WEBHOOK_KINDS, of_kind, without
 from tests.e2e.controlplane.process import free_port
 from tests.e2e.relay import Relay
+from webhook.kube import shared
 
 OVERLAY: Final = DEPLOY / "kustomize" / "overlays" / "self-managed"
-NAMESPACE: Final = "stationmaster-system"
-SECRET: Final = "stationmaster-certs"
 MUTATING: Final = "00-stationmaster"
 VALIDATING: Final = "stationmaster"
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
@@ -40,7 +39,7 @@ REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 PROBE_SECONDS: Final = 1.0
 """How often readiness is asked for; the manifests say every 2 s, and a container that dies is seen at once."""
 
-IN_PODS: Final = frozenset({"Deployment", "Service"})
+LABELS: Final = "app.kubernetes.io/name=stationmaster"
 RIGHTS: Final = frozenset(
     {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 )
@@ -198,7 +197,11 @@ class Installed:
         self.plane.wait_for(all_ready, "replicas to be ready")
 
     def wait_in_force(self) -> None:
-        """Wait until a job that we refuse is refused, by us."""
+        """Wait until a job that we refuse is refused, by us, and our outage would be felt.
+
+        ``Fail`` is armed by what the Deployment says of its pods. Here they only stand for processes, whose number
+        a test changes as it likes: as many are said to be Ready as are wanted, all the time.
+        """
 
         def refused() -> bool:
             wrong = jobs.train_job("default", "probe", trainer={"numNodes": 0})
@@ -206,6 +209,14 @@ class Installed:
             answer = self.plane.admin.request("POST", path, wrong, query={"dryRun": "All"})
             return answer.status == 422 and b"must be at least 1" in answer.body
 
+        def armed() -> bool:
+            jobs.play_kubelet(
+                self.plane, self.plane.admin.list("v1", "Pod", NAMESPACE, labels=LABELS), "Running"
+            )
+            return self.policies() == {"Fail"}
+
+        self.plane.wait_for(armed, "Fail")
+        self.plane.settle_webhooks()
         self.plane.wait_for(refused, "the webhooks to be in force")
 
     def apply(self, *flags: str) -> str:
@@ -223,7 +234,7 @@ class Installed:
         return done.stdout
 
     def manifests(self) -> list[Object]:
-        """What ``kubectl apply -k`` sends, with the Service adapted; there are no nodes for a Deployment."""
+        """What ``kubectl apply -k`` sends, with the Service adapted."""
         objects = _rendered(self.plane)
         for configuration in of_kind(objects, WEBHOOK_KINDS):
             for webhook in configuration["webhooks"]:
@@ -231,7 +242,16 @@ class Installed:
         metadata = {"name": "stationmaster", "namespace": NAMESPACE}
         spec = {"type": "ExternalName", "externalName": "127.0.0.1"}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-        return [*without(objects, IN_PODS), service]
+        return [*without(objects, {"Service"}), service]
+
+    def policies(self) -> set[str]:
+        """The failure policies of the entries that are armed."""
+        return {
+            webhook["failurePolicy"]
+            for each in self.configurations()
+            for webhook in each["webhooks"]
+            if webhook["name"] == shared.WEBHOOK
+        }
 
     def configurations(self) -> list[Object]:
         """Our two webhook configurations, as far as they are there."""

@@ -17,14 +17,16 @@ import pytest
 import yaml
 
 from certs import bundle
+from tests.deploy.tools import NAMESPACE
 from tests.e2e import jobs
 from tests.e2e.conftest import Tell
 from tests.e2e.controlplane import ControlPlane, Object, users
 from tests.e2e.controlplane.client import JSON_PATCH
 from tests.e2e.controlplane.manifests import CRD
 from tests.e2e.controlplane.waiting import WAIT_SECONDS
-from tests.e2e.installed import NAMESPACE, SECRET, Installed, Replica, installed
+from tests.e2e.installed import Installed, Replica, installed
 from tests.e2e.load import Fate, Load, Outcome
+from webhook.kube.shared import SECRET
 
 pytestmark = pytest.mark.e2e
 
@@ -44,19 +46,19 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def shared(plane: ControlPlane) -> Iterator[Installed]:
+def both(plane: ControlPlane) -> Iterator[Installed]:
     with installed(plane, flags=("--stale-seconds=2",)) as made:
         yield made
 
 
 @pytest.fixture
-def whole(shared: Installed) -> Installed:
+def whole(both: Installed) -> Installed:
     """The installation with two replicas, both ready, whatever the last test left."""
-    while len(shared.replicas) > 2:
-        shared.remove_replica(shared.replicas[-1])
-    shared.wait_ready()
-    shared.wait_in_force()
-    return shared
+    while len(both.replicas) > 2:
+        both.remove_replica(both.replicas[-1])
+    both.wait_ready()
+    both.wait_in_force()
+    return both
 
 
 @pytest.fixture
