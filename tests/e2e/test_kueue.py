@@ -109,8 +109,10 @@ def test_what_only_the_namespace_and_the_sandbox_add_is_reserved_too(
         # 2 x (an init container of 3, more than 1 + 500m; and 250m of the sandbox)
         {"cpu": "6500m", "memory": "2368Mi"}
     )
-    found = reserved(workload(plane, namespace))
-    assert found == {"node": (2, amounts(counted["resources"]))}
+    # The Workload's pod sets are the containers as they stand there; the rest is added when it is admitted.
+    (used,) = plane.wait_for(lambda: assigned(plane, namespace), "Kueue to admit the job")
+    assert (used["name"], used["count"]) == ("node", 2)
+    assert amounts(used["resourceUsage"]) == amounts(counted["resources"])
 
 
 def heavy_objects(namespace: str) -> list[Object]:
@@ -224,6 +226,13 @@ def workload(plane: ControlPlane, namespace: str) -> Object:
     return found
 
 
+def assigned(plane: ControlPlane, namespace: str) -> list[Object]:
+    """What the queue's quota is charged with, pod set by pod set; nothing before the job is admitted."""
+    admission = workload(plane, namespace).get("status", {}).get("admission") or {}
+    found: list[Object] = admission.get("podSetAssignments", [])
+    return found
+
+
 def reserved(found: Object) -> dict[str, tuple[int, dict[str, int]]]:
     """What a Workload asks for, pod set by pod set: how many pods, and the requests of all of them."""
     return {
@@ -233,16 +242,12 @@ def reserved(found: Object) -> dict[str, tuple[int, dict[str, int]]]:
 
 
 def _times(count: int, spec: Object) -> dict[str, int]:
-    """The requests of so many pods: of all containers, or of the init container that asks for most."""
+    """The requests of so many pods without init containers, as those of the shipped runtimes are."""
+    assert not spec.get("initContainers")
     found: dict[str, int] = {}
     for container in spec["containers"]:
         for name, amount in _requests(container):
             found[name] = found.get(name, 0) + amount
-    for container in spec.get("initContainers", []):
-        for name, amount in _requests(container):
-            found[name] = max(found.get(name, 0), amount)
-    for name, amount in amounts(spec.get("overhead", {})).items():
-        found[name] = found.get(name, 0) + amount
     return {name: count * amount for name, amount in found.items()}
 
 
