@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.build import cache_root
 from tests.e2e import jobs
 from tests.e2e.conftest import MakeNamespace
 from tests.e2e.controlplane import ControlPlane, Object
 from tests.e2e.labels import ADMISSION
+from tests.gobuild import cache_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("standalone")]
 
