@@ -348,7 +348,7 @@ async def test_it_looks_again_and_again(api: FakeCalls, time: FakeClock) -> None
 
 async def test_who_is_woken_looks_at_once(api: FakeCalls) -> None:
     class Endless(FakeClock):
-        async def sleep(self, _seconds: float) -> None:
+        async def sleep(self, seconds: float) -> None:  # noqa: ARG002  # as it is called
             await asyncio.Event().wait()
 
     clock = Endless()
