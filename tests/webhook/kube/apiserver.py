@@ -157,10 +157,10 @@ class ApiServer:
         if self._served(request) is None:
             return await status(404, "NotFound")(request)
         response = web.StreamResponse()
-        await response.prepare(request)
         watcher = Watcher(of=_crd(request.path))
-        self.watchers.append(watcher)
+        self.watchers.append(watcher)  # whoever has seen the head misses nothing
         try:
+            await response.prepare(request)
             while (data := await watcher.events.get()) is not None:
                 await response.write(data)
         finally:

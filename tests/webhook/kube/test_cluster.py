@@ -56,7 +56,7 @@ async def test_it_becomes_ready_and_says_what_it_follows(
         status, text = await running.ask("/metrics")
         assert status == 200
         assert 'stationmaster_cache_synced{kind="Namespace"} 1.0' in text
-        watched = 'stationmaster_cache_cut_off_seconds{kind="TrainingRuntime"} 0.0'
+        watched = 'stationmaster_cache_cut_off_seconds{kind="TrainingRuntime"} 0.0\n'
         await running.until("/metrics", watched)  # the watch begins after the list has been read
 
     log = (await serving(options, story)).log.getvalue()
@@ -78,7 +78,7 @@ async def test_the_switch_of_our_namespace_is_followed(
     async def story(running: Running) -> None:
         await running.until("/readyz/mode", "ok")
         await running.until("/metrics", 'stationmaster_mode{mode="warn"} 1.0')
-        await running.until("/metrics", 'stationmaster_cache_cut_off_seconds{kind="mode"} 0.0')
+        await running.until("/metrics", 'stationmaster_cache_cut_off_seconds{kind="mode"} 0.0\n')
         server.change({"metadata": metadata, "data": {"mode": "off"}}, "MODIFIED")
         await running.until("/metrics", 'stationmaster_mode{mode="off"} 1.0')
 
@@ -103,7 +103,7 @@ async def test_switched_off_it_is_ready_though_the_cluster_cannot_be_read(
     server.get_trick = answer
 
     async def story(running: Running) -> None:
-        await running.until("/metrics", 'stationmaster_cache_cut_off_seconds{kind="mode"} 0.0')
+        await running.until("/metrics", 'stationmaster_cache_cut_off_seconds{kind="mode"} 0.0\n')
         checks = ["caches", "contact"] if stale == "fail" else ["caches"]
         for mode, want in (("enforce", 503), ("off", 200), ("warn", 503)):
             server.change({"metadata": metadata, "data": {"mode": mode}}, "MODIFIED")

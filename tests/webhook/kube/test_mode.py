@@ -179,7 +179,6 @@ async def test_without_the_right_to_read_it_we_enforce_and_say_so(world: World) 
     world.server.list_tricks.extend([status(403, "Forbidden")] * 2)
 
     async def story() -> None:
-        await world.server.until(lambda: len(world.server.lists) == 1)
         await world.server.until(lambda: world.follower.unread() is None)
         assert world.switch.mode == "enforce"
 
