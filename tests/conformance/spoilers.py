@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.conformance.runtimes import ANCESTOR, QUEUE, jobs_of, pod_of
+from tests.conformance.runtimes import ANCESTOR, QUEUE, ancestor_of, jobs_of, pod_of
 from tests.conformance.trainjobs import at, with_entry
 
 if TYPE_CHECKING:
@@ -266,6 +266,18 @@ def _many_nodes(_dice: Dice, case: Json) -> None:
     }
 
 
+def _coordinator_without_pod(dice: Dice, case: Json) -> None:
+    """A runtime whose coordinator is a later pod than the TrainJob has."""
+    job = next((j for j in jobs_of(case["runtime"]) if ancestor_of(j) == "trainer"), None)
+    if job is None:
+        job = jobs_of(case["runtime"])[0]
+        at(job, "template", "metadata", "labels")[ANCESTOR] = "trainer"
+    pods = dice.between(1, 3)
+    template = at(case["runtime"], "spec", "template", "spec")
+    template["coordinator"] = {"replicatedJob": job["name"], "podIndex": pods + dice.below(2)}
+    at(case["trainJob"], "spec", "trainer")["numNodes"] = pods
+
+
 def _unknown_priority_class(_dice: Dice, case: Json) -> None:
     """Volcano looks no further than the first class that is the system's own."""
     at(case["runtime"], "spec")["podGroupPolicy"] = {"volcano": {}}
@@ -424,6 +436,7 @@ SPOILERS: Final[Mapping[str, tuple[str, Spoiler]]] = {
     "patched-ancestor": ("2.2", _patched_ancestor),
     "initializer-without-label": ("2.0", _initializer_without_label),
     "many-nodes": ("2.0", _many_nodes),
+    "coordinator-without-pod": ("2.0", _coordinator_without_pod),
     "unknown-priority-class": ("2.1", _unknown_priority_class),
     "unreadable-amount": ("2.0", _unreadable_amount),
 }
