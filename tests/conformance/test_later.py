@@ -221,6 +221,19 @@ def mount_built(case: Json) -> Json:
     return job_set(volumeMounts=[m for p in patches for m in p["containers"][0]["volumeMounts"]])
 
 
+def volume_built(*sources: str) -> Callable[[Json], Json]:
+    """Make a volume of these sources of a patch, if there is one."""
+
+    def made(case: Json) -> Json:
+        patched = "runtimePatches" in case["trainJob"]["spec"]
+        made = job_set()
+        pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        pod["volumes"] = [{"name": "v"} | {key: {} for key in sources}] if patched else []
+        return made
+
+    return made
+
+
 Reasoned = tuple[str, Json, Json | None, Callable[[Json], Json | str], str]
 REASONS: dict[str, Reasoned] = {
     "an implementation that nobody knows is refused with a launcher": (
@@ -243,6 +256,20 @@ REASONS: dict[str, Reasoned] = {
         None,
         mpi_built,
         "later refused 0, not built 1",
+    ),
+    "the second source of a volume is refused as such": (
+        "S25-pieces-of-pods",
+        mpi_runtime(),
+        JOB,
+        volume_built("secret", "downwardAPI"),
+        "later refused 0, undone 1",
+    ),
+    "what is in the only source must be refused": (
+        "S25-pieces-of-pods",
+        mpi_runtime(),
+        JOB,
+        volume_built("downwardAPI"),
+        "later refused 0, NOT refused 1: a",
     ),
     "where it is built, somebody must refuse it": (
         "S2-mount-of-nothing",
