@@ -26,6 +26,7 @@ from tests.e2e.controlplane.manifests import CRD
 from tests.e2e.controlplane.waiting import WAIT_SECONDS
 from tests.e2e.installed import Installed, Replica, installed
 from tests.e2e.load import Fate, Load, Outcome
+from webhook.kube import resources
 from webhook.kube.shared import SECRET
 
 pytestmark = pytest.mark.e2e
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.e2e
 RUNTIME: Final = "torch-distributed"
 REVIEWS: Final = Path(__file__).parents[1] / "data" / "admission-reviews"
 CUT_OFF: Final = "stationmaster_cache_cut_off_seconds"
+FOLLOWED: Final = tuple(resource.title for resource in resources.ALWAYS)
 TRAIN_JOBS: Final = "trainjobs.trainer.kubeflow.org"
 CRD_API: Final = "apiextensions.k8s.io/v1"
 
@@ -192,6 +194,11 @@ def test_rolling_restart(whole: Installed, request: pytest.FixtureRequest, tell:
 
 def test_two_replicas_give_the_same_bytes(whole: Installed) -> None:
     first, second = whole.replicas
+    plane = whole.plane
+    plane.wait_for(
+        lambda: all(r.metric(CUT_OFF, kind=kind) == 0 for r in whole.replicas for kind in FOLLOWED),
+        "both to follow the cluster: they say so where they do not",
+    )
     patched = 0
     for file in sorted(REVIEWS.glob("*.json")):
         body = file.read_bytes()

@@ -84,11 +84,6 @@ class Shared:
             ),
         )
 
-    @property
-    def is_holder(self) -> bool:
-        """Whether this replica does what only one may do."""
-        return self._elector.is_holder
-
     def wake(self) -> None:
         """Somebody did not trust us: a ``caBundle`` may have been written over, so look now."""
         self._keeper.wake()
