@@ -121,7 +121,7 @@ def _sources(info: Info, job: TrainJob) -> Iterator[FieldError]:
     for steps, ancestor, container in _VARIABLES:
         entries = values.items(values.at(job.spec, *steps, "env"))
         referring = [
-            i for i, e in enumerate(entries) if type(values.obj(e).get("valueFrom")) is dict
+            i for i, e in enumerate(entries) if type(e) is dict and type(e.get("valueFrom")) is dict
         ]
         pod_set = info.by_ancestor(ancestor) if referring else None
         if pod_set is None or not pod_set.has_container(container):
