@@ -39,7 +39,6 @@ MOST_SKEW: Final = BACKDATE
 """What is made now must be valid for the verifier now."""
 
 NO_SIGNER: Final = "there is no authority that can sign"
-CA_ENDED: Final = "the authority has expired"
 CA_OLD: Final = "the authority is two thirds through its life"
 CA_EARLY: Final = "the authority is not valid yet"
 

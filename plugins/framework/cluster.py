@@ -168,11 +168,6 @@ class Snapshot:
         scope = "" if kind == names.CLUSTER_TRAINING_RUNTIME else namespace
         return sorted(k[2] for k in self._runtimes if k[0] == kind and k[1] == scope)
 
-    @property
-    def runtime_count(self) -> int:
-        """How many runtimes there are, of both kinds."""
-        return len(self._runtimes)
-
     def has_train_job(self, namespace: str, name: str) -> bool:
         """Whether there is a TrainJob of that name, as far as TrainJobs are followed."""
         return self._usage.get((namespace, name)) is not None

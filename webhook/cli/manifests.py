@@ -60,13 +60,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Kueue's controller, whose updates are never judged.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(("debug", "info", "warning", "error")),
-    default="info",
-    show_default=True,
-    help="From which level on to log.",
-)
+@options.log_level
 @click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
 @click.option("--podgroups", is_flag=True, help="Correct the Trainer's PodGroups, too.")
 @options.output(("yaml", "json"))

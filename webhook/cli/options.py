@@ -45,6 +45,13 @@ pod_groups = click.option(
     is_flag=True,
     help="Correct the PodGroups that the Trainer makes: only pods that exist first can be a gang.",
 )
+log_level = click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error")),
+    default="info",
+    show_default=True,
+    help="From which level on to log.",
+)
 trainer_version = click.option(
     "--trainer-version",
     type=click.Choice(LINES),

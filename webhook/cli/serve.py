@@ -92,13 +92,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How to write the log.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(("debug", "info", "warning", "error")),
-    default="info",
-    show_default=True,
-    help="From which level on.",
-)
+@options.log_level
 def command(  # noqa: PLR0913  # one argument an option
     *,
     directory: Path | None,

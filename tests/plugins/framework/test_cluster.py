@@ -87,7 +87,8 @@ def test_a_runtime_is_taken_out_by_kind_namespace_and_name() -> None:
 
     assert [nodes(after, "x", ns, NAMESPACED) for ns in "ab"] == [None, 3]
     assert nodes(after, "x") == 1
-    assert before.runtime_count == 3
+    assert [nodes(before, "x", ns, NAMESPACED) for ns in "ab"] == [2, 3]
+    assert nodes(before, "x") == 1
 
 
 def test_all_of_a_kind_are_taken_in_place_of_those_there_were() -> None:
