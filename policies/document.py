@@ -11,20 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from plugins.framework.api import names
 from plugins.framework.field import Path
 
 if TYPE_CHECKING:
     from policies.options import Option
 
-GROUP: Final = "stationmaster.dev"
-API_VERSION: Final = "stationmaster.dev/v1alpha1"
-POLICY: Final = "TrainJobPolicy"
-NAMESPACED_POLICY: Final = "NamespacedTrainJobPolicy"
-EXCEPTION: Final = "PolicyException"
-POLICY_KINDS: Final = (POLICY, NAMESPACED_POLICY)
-KINDS: Final = (POLICY, NAMESPACED_POLICY, EXCEPTION)
-PARAMS_LABEL: Final = "stationmaster.dev/params"
-"""ConfigMaps with this label (any value) may be a policy's params; no other is ever read."""
+API_VERSION: Final = f"{names.POLICY_GROUP}/v1alpha1"
+POLICY_KINDS: Final = (names.POLICY, names.NAMESPACED_POLICY)
 
 Action = Literal["Deny", "Warn", "Audit"]
 FailurePolicy = Literal["Fail", "Ignore"]
@@ -221,7 +215,7 @@ class Policy:
     @property
     def is_namespaced(self) -> bool:
         """Whether it was written by who may write in one namespace only: less trusted."""
-        return self.key.kind == NAMESPACED_POLICY
+        return self.key.kind == names.NAMESPACED_POLICY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +223,7 @@ class ExceptionTarget:
     """One policy whose rules an exception loosens; no rules: all that the policy offers."""
 
     name: str
-    kind: str = POLICY
+    kind: str = names.POLICY
     rules: frozenset[str] = frozenset()
 
 
