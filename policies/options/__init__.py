@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from plugins.framework.field import FieldError, Path
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
     from policies.document import Expression
@@ -43,3 +44,9 @@ class Option(Protocol):
     @abstractmethod
     def plan(self, subject: Subject) -> list[Write]:
         """What it wants of this job. Raises NotExpressible where the served generation has no words for it."""
+
+
+def read(mode: Mode, raw: Any, path: Path) -> tuple[tuple[Option, ...], list[FieldError]]:
+    """Placeholder: the options' own reading takes this place."""
+    del mode, raw, path
+    return (), []
