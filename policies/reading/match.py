@@ -7,11 +7,18 @@ from typing import Final
 from plugins.framework import field as words
 from plugins.framework.api import names
 from plugins.framework.schema.syntax import not_label_value, not_qualified_name
-from policies.document import Match, Operation, Requirement, RuntimeMatch, Selector, Subjects
+from policies.document import (
+    Match,
+    Operation,
+    Operator,
+    Requirement,
+    RuntimeMatch,
+    Selector,
+    Subjects,
+)
 from policies.reading.bounds import (
     LONGEST_GLOB,
     LONGEST_KEY,
-    LONGEST_LABEL_VALUE,
     MOST_GLOBS,
     MOST_REQUIREMENTS,
     MOST_RUNTIMES,
@@ -21,7 +28,7 @@ from policies.reading.bounds import (
 from policies.reading.fields import Fields
 
 OPERATIONS: Final[tuple[Operation, ...]] = ("CREATE", "UPDATE")
-OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+OPERATORS: Final[tuple[Operator, ...]] = ("In", "NotIn", "Exists", "DoesNotExist")
 
 _MATCH: Final = ("namespaceSelector", "objectSelector", "operations", "runtimes", "subjects")
 _SELECTOR: Final = ("matchLabels", "matchExpressions")
@@ -76,7 +83,7 @@ def _requirement(fields: Fields) -> Requirement:
     for problem in not_qualified_name(key) if key else ():
         fields.invalid("key", problem)
     fields.require("operator", "")
-    operator = fields.choice("operator", OPERATORS, "Exists")
+    operator: Operator = fields.choice("operator", OPERATORS, OPERATORS[2])
     found = _values(fields)
     if "operator" in fields and operator in {"In", "NotIn"} and not fields.raw.get("values"):
         fields.notes.error(
@@ -88,7 +95,7 @@ def _requirement(fields: Fields) -> Requirement:
         fields.forbid(
             "values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
         )
-    return Requirement(key=key, operator=operator, values=frozenset(found))  # type: ignore[arg-type]  # of OPERATORS
+    return Requirement(key=key, operator=operator, values=frozenset(found))
 
 
 def _values(fields: Fields) -> list[str]:
@@ -98,9 +105,8 @@ def _values(fields: Fields) -> list[str]:
         if type(value) is not str:
             fields.notes.error(words.type_invalid(path, value, "must be a string"))
             continue
-        if len(value) > LONGEST_LABEL_VALUE or not_label_value(value):
-            for problem in not_label_value(value):
-                fields.notes.error(words.invalid(path, value, problem))
+        for problem in not_label_value(value):
+            fields.notes.error(words.invalid(path, value, problem))
         found.append(value)
     return found
 

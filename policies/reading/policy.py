@@ -282,16 +282,14 @@ def _stage(fields: Fields) -> Stage:
         fields.choice("by", ("namespace",), "namespace")
         if "percent" not in fields:
             fields.forbid("by", "may only be set beside percent")
-    mutate: Mutate | None = None
-    if "mutate" in fields:
-        mutate = fields.choice("mutate", MUTATE, "Apply")
+    mutate: Mutate = fields.choice("mutate", MUTATE, "Apply")
     return Stage(
         namespace_selector=selector(fields, "namespaceSelector")
         if "namespaceSelector" in fields
         else None,
         percent=fields.whole("percent", 0, 100),
         actions=actions(fields),
-        mutate=mutate,
+        mutate=mutate if "mutate" in fields else None,
     )
 
 
