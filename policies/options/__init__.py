@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from plugins.framework.field import type_invalid
+
 if TYPE_CHECKING:
     from plugins.framework.field import FieldError, Path
     from plugins.framework.info import Info
@@ -48,5 +50,9 @@ class Option(Protocol):
 
 def read(mode: Mode, raw: Any, path: Path) -> tuple[tuple[Option, ...], list[FieldError]]:
     """Placeholder: the options' own reading takes this place."""
-    del mode, raw, path
-    return (), []
+    del mode
+    return (), [
+        type_invalid(path.child(name), raw[name], "must be an object")
+        for name in ("labels", "annotations", "specLabels", "specAnnotations")
+        if raw.get(name) is not None and type(raw[name]) is not dict
+    ]

@@ -119,10 +119,11 @@ def _sound_match(spec: Fields) -> Match | None:
 
 
 def _kind(root: Fields) -> str:
-    version = root.raw.get("apiVersion", "")
-    if version != API_VERSION:
-        root.notes.error(words.invalid(Path("apiVersion"), version, f"must be {API_VERSION}"))
-    kind = root.raw.get("kind", "")
+    if root.require("apiVersion", API_VERSION) and root.raw["apiVersion"] != API_VERSION:
+        root.invalid("apiVersion", f"must be {API_VERSION}")
+    if not root.require("kind", f"one of {', '.join(KINDS)}"):
+        return ""
+    kind = root.raw["kind"]
     if type(kind) is str and kind in KINDS:
         return kind
     if type(kind) is str:

@@ -23,6 +23,8 @@ EXPRESSION: Final = ("expression",)
 
 _COMPARED: Final = 64
 """Characters of a word that suggestions look at: their cost grows with the square."""
+_MOST_WORDS: Final = 16
+"""Items of a list of words, of which there are two or three: the rest are repetitions, and said to be so."""
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "matchConstraints": "match",
     "matchResources": "match",
@@ -76,7 +78,8 @@ class Notes:
                 break
             if name not in known:
                 self.error(_unknown(path, name, known))
-        return Fields(self, path, {name: raw[name] for name in known if raw.get(name) is not None})
+        given = {name: raw[name] for name in known if raw.get(name) is not None}
+        return Fields(self, path, given, has_unknown=any(name not in known for name in raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Fields:
     notes: Notes
     path: Path
     raw: Mapping[str, Any]
+    has_unknown: bool = False
+    """Whether there were fields that nobody knows: what seems to be missing may be misspelt."""
 
     def __contains__(self, name: str) -> bool:
         """Whether the field is there."""
@@ -190,7 +195,7 @@ class Fields:
             self.notes.error(words.required(self.at(name), "must have at least one item"))
         found: dict[T, None] = {}
         # A repetition is an error: the API server refuses it in a set.
-        for path, item in self.items(name, len(allowed)):
+        for path, item in self.items(name, _MOST_WORDS):
             word = self._choice(path, item, allowed)
             if word is not None and word in found:
                 self.notes.error(words.duplicate(path, word))
@@ -265,11 +270,9 @@ def unsupported(path: Path, value: str, allowed: Iterable[str]) -> FieldError:
 
 def missing(path: Path, value: str, known: Collection[str], what: str) -> FieldError:
     """``Not found``: the name of something in the same document that is not there."""
-    if not known:
-        return words.not_found(path, value, f"there are no {what}")
     meant = closest(value, known)
     hint = f"; did you mean {show(meant)}?" if meant else ""
-    return words.not_found(path, value, f"{what}: {_listed(sorted(known))}{hint}")
+    return words.not_found(path, value, f"{what}: {_listed(sorted(known)) or 'none'}{hint}")
 
 
 def closest(word: str, known: Iterable[str]) -> str:

@@ -229,14 +229,16 @@ def _free(fields: Fields, name: str) -> Mapping[str, Any] | None:
         return None
     if _is_deeper(value, DEEPEST_PARAMS):
         fields.notes.error(
-            words.invalid(fields.at(name), "", f"must be at most {DEEPEST_PARAMS} levels deep")
+            words.invalid(fields.at(name), value, f"must be at most {DEEPEST_PARAMS} levels deep")
         )
         return None
     try:
         size = len(orjson.dumps(value))
     except TypeError:  # an integer beyond 64 bits, half a surrogate pair
         fields.notes.error(
-            words.invalid(fields.at(name), "", "must hold only numbers within 64 bits, and Unicode")
+            words.invalid(
+                fields.at(name), value, "must hold only numbers within 64 bits, and Unicode"
+            )
         )
         return None
     if size > MOST_PARAMS_BYTES:

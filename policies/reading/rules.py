@@ -217,7 +217,7 @@ def _bounds(fields: Fields, name: str, *, takes_expressions: bool) -> Bounds | N
     found = fields.object(name, _BOUNDS)
     if found is None:
         return None
-    if not found.raw:
+    if not found.raw and not found.has_unknown:
         found.notes.error(words.required(found.path, "must have min, max, or both"))
     is_count = name in {"nodes", "pods"}
     least, most = (
@@ -277,8 +277,10 @@ def _plain(fields: Fields, name: str) -> None:
 
 def _expression(fields: Fields, name: str, right: str) -> Expression | None:
     found = fields.object(name, EXPRESSION)
-    if found is None or not found.require("expression", right):
+    if found is None:
         return None
+    if not found.has_unknown:
+        found.require("expression", right)
     return found.expression("expression")
 
 
@@ -297,7 +299,7 @@ def _images(fields: Fields) -> Images | None:
         deny=found.texts("deny", MOST_GLOBS, LONGEST_GLOB),
         require_digest=found.flag("requireDigest"),
     )
-    if not found.raw:
+    if not found.raw and not found.has_unknown:
         found.notes.error(words.required(found.path, "must have allow, deny or requireDigest"))
     return images
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Final
 
-from plugins.framework.schema.syntax import not_label_1123, not_qualified_name, size
+from plugins.framework.schema.syntax import not_qualified_name, size
 from policies.reading.bounds import LONGEST_DURATION, LONGEST_NAME
 
 DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
@@ -19,6 +19,7 @@ IDENTIFIER: Final = r"^[_a-zA-Z][_a-zA-Z0-9]*$"
 RULE: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 AUDIT_KEY: Final = r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 
+_RULE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _RESERVED: Final = frozenset(
     [
@@ -65,7 +66,11 @@ _MOMENT: Final = re.compile(
 
 def not_rule_name(name: str) -> str:
     """Rules are named in messages, metrics and exceptions: a DNS label."""
-    return "; ".join(not_label_1123(name))
+    if size(name) > LONGEST_NAME:
+        return f"must be no more than {LONGEST_NAME} bytes"
+    if not _RULE.fullmatch(name):
+        return "must consist of lower case letters, digits and '-', with no '-' at either end"
+    return ""
 
 
 def not_condition_name(name: str) -> str:
