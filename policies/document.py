@@ -24,6 +24,7 @@ Action = Literal["Deny", "Warn", "Audit"]
 FailurePolicy = Literal["Fail", "Ignore"]
 Mutate = Literal["Apply", "Warn"]
 Operation = Literal["CREATE", "UPDATE"]
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Requirement:
     """One of ``matchExpressions`` of a label selector (metav1.LabelSelectorRequirement)."""
 
     key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    operator: Operator
     values: frozenset[str] = frozenset()
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from plugins.framework.field import type_invalid
+
 if TYPE_CHECKING:
+    from plugins.framework.field import FieldError, Path
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
     from policies.document import Expression
@@ -43,3 +46,13 @@ class Option(Protocol):
     @abstractmethod
     def plan(self, subject: Subject) -> list[Write]:
         """What it wants of this job. Raises NotExpressible where the served generation has no words for it."""
+
+
+def read(mode: Mode, raw: Any, path: Path) -> tuple[tuple[Option, ...], list[FieldError]]:
+    """Placeholder: the options' own reading takes this place."""
+    del mode
+    return (), [
+        type_invalid(path.child(name), raw[name], "must be an object")
+        for name in ("labels", "annotations", "specLabels", "specAnnotations")
+        if raw.get(name) is not None and type(raw[name]) is not dict
+    ]
