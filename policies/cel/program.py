@@ -1,0 +1,89 @@
+"""A compiled expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from plugins.framework.field import Path
+from policies.cel.activation import Activation, AnyActivation, ScopedActivation
+from policies.cel.reads import ReadPath
+from policies.cel.syntax import Node, Tree
+from policies.cel.values import EvaluationError, evaluate, kind_of, to_json, to_native
+
+if TYPE_CHECKING:
+    from cel_expr_python import cel
+
+Wants = Literal["bool", "string", "any"]
+
+_WANTED: Final[Mapping[str, tuple[str, str]]] = {
+    "bool": ("BOOL", "true or false"),
+    "string": ("STRING", "a text"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """One expression, compiled; evaluation changes nothing in it, so it is shared by all requests."""
+
+    text: str
+    path: Path
+    wants: Wants
+    reads: frozenset[ReadPath]
+    """Paths of the data that it reads, those that its variables read included."""
+    variables: frozenset[str]
+    """The policy's own variables that it reads itself."""
+    risks: tuple[str, ...]
+    """What in it could take long or much memory; see ``policies.cel.risk``."""
+    tree: Tree = field(repr=False)
+    type: cel.Type = field(repr=False)
+    """The static type, checked against the typed variables."""
+    expression: cel.Expression = field(repr=False)
+    roots: frozenset[str] = field(repr=False)
+    """The variables whose data it reads."""
+
+    @property
+    def is_risky(self) -> bool:
+        """Whether it must be evaluated where it can be stopped."""
+        return bool(self.risks)
+
+    def evaluate(self, activation: AnyActivation) -> Any | EvaluationError:
+        """The value as JSON. Never raises; True only where the expression is true."""
+        value = self.run(self.expression, activation)
+        if isinstance(value, EvaluationError):
+            return value
+        if self.wants in _WANTED:
+            kind, words = _WANTED[self.wants]
+            found = kind_of(value)
+            if found != kind:
+                return EvaluationError(f"must be {words}, is of type {found.lower()}", "type")
+        return to_json(value)
+
+    def native(self, activation: AnyActivation) -> Any | EvaluationError:
+        """The value as the engine takes it back: for variables."""
+        value = self.run(self.expression, activation)
+        return value if isinstance(value, EvaluationError) else to_native(value)
+
+    def run(
+        self, expression: cel.Expression, activation: AnyActivation
+    ) -> cel.Value | EvaluationError:
+        """Evaluate this expression, or a part of it, on the data."""
+        fault = activation.fault(self.roots)
+        if fault is not None:
+            return fault
+        if isinstance(activation, Activation):
+            return evaluate(expression, activation.bound())
+        return self._run_scoped(expression, activation)
+
+    def _run_scoped(
+        self, expression: cel.Expression, activation: ScopedActivation
+    ) -> cel.Value | EvaluationError:
+        value = evaluate(expression, activation.bound(self.variables))
+        if isinstance(value, EvaluationError):
+            return activation.error_behind(value, self.variables) or value
+        return value
+
+    def source_of(self, node: Node) -> str:
+        """The text of a part, printed from the tree."""
+        return self.tree.source_of(node)
