@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.framework import generations, lines, quantity, schema, values
+from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest
 from plugins.framework.api.trainjob import TrainJob
@@ -23,7 +23,6 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings
 from plugins.framework.pipeline import Pipeline, Result
-from plugins.podgroup_totals import compute
 from webhook import review
 from webhook.assembly import build_pipeline
 from webhook.podgroups import Documents
@@ -361,7 +360,7 @@ def _rendered(
     outcome: Outcome, info: Info, objects: list[dict[str, Any]], findings: Findings
 ) -> Rendered:
     try:
-        counted = compute(info)
+        counted = totals.of(info)
         rows = [
             PodSetRow(
                 name=p.name,
