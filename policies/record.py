@@ -17,10 +17,10 @@ from typing import Any, Final
 import orjson
 
 from plugins.framework import values
+from plugins.framework.api import names
 from plugins.framework.field import Path
 
-ANNOTATION: Final = "stationmaster.dev/policies"
-PATH: Final = Path("metadata", "annotations").key(ANNOTATION)
+PATH: Final = Path("metadata", "annotations").key(names.POLICIES_ANNOTATION)
 
 LONGEST: Final = 65536
 """Bytes of the annotation that are read, a quarter of what all annotations of an object may have together.
@@ -46,7 +46,7 @@ NOTHING: Final = Record()
 
 def read(raw: dict[str, Any]) -> Record:
     """The record of a stored object (``oldObject``); an empty one where it has none that we could have written."""
-    text = values.at_obj(raw, "metadata", "annotations").get(ANNOTATION)
+    text = values.at_obj(raw, "metadata", "annotations").get(names.POLICIES_ANNOTATION)
     if type(text) is not str or len(text) > LONGEST:
         return NOTHING
     try:
