@@ -7,7 +7,7 @@ on the job's own text (namespace, operation, runtime), so a policy that is about
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -16,7 +16,13 @@ from plugins.framework import values
 from plugins.framework.api import names
 from plugins.framework.field import Path
 from policies import cel, conflicts, matching, reading
-from policies.document import Policy, PolicyException
+from policies.document import (
+    Expression,
+    Policy,
+    PolicyException,
+    Selector,
+    expressions_of,
+)
 from policies.faults import ExpressionFault
 
 if TYPE_CHECKING:
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError
 
+_SHELL: Final = ("failurePolicy", "match", "actions", "rollout", "priority")
+
 MOST_INDEXED: Final = 4096
 """Places of the index kept at a time; one is a namespace, an operation and a runtime."""
 
@@ -32,33 +40,82 @@ MOST_INDEXED: Final = 4096
 class CompiledPolicy:
     """A policy with its expressions compiled."""
 
-    __slots__ = ("is_static", "key", "needs", "policy", "problems", "programs", "unit", "warnings")
+    __slots__ = (
+        "in_worker",
+        "is_static",
+        "key",
+        "policy",
+        "problems",
+        "programs",
+        "reads",
+        "reads_params",
+        "variables",
+        "warnings",
+    )
 
     def __init__(
-        self, policy: Policy, problems: Iterable[FieldError], warnings: Iterable[str] = ()
+        self, policy: Policy, problems: Iterable[FieldError] = (), warnings: Iterable[str] = ()
     ) -> None:
         """Compile; what cannot be is among ``problems``, and then the policy is not Ready."""
         self.policy = policy
         self.key = policy.key
-        compiled = cel.compile_unit(policy)
-        self.unit = compiled.unit
-        self.programs: Mapping[Path, cel.Program] = compiled.programs
-        self.problems: tuple[FieldError, ...] = (*problems, *compiled.errors)
         self.warnings: tuple[str, ...] = tuple(warnings)
-        self.needs: frozenset[str] = frozenset(
-            read[0] for program in compiled.programs.values() for read in program.reads
+        found = [*problems]
+        self.variables: dict[str, cel.Program] = {}
+        self.programs: dict[Path, cel.Program] = {}
+        wanted = list(wanted_of(policy))
+        found += cel.too_many([expression for expression, _, _ in wanted])
+        for expression, wants, name in wanted if not found else ():
+            program = cel.compile(expression, wants=wants, variables=self.variables)
+            if not isinstance(program, cel.Program):
+                found += program
+                continue
+            self.programs[expression.path] = program
+            if name:
+                self.variables[name] = program
+        self.problems: tuple[FieldError, ...] = tuple(found)
+        programs = self.programs.values()
+        self.reads: frozenset[cel.ReadPath] = frozenset(r for p in programs for r in p.reads)
+        self.reads_params = any(read[0] == "params" for read in self.reads)
+        self.in_worker = bool(self.programs) and (
+            policy.is_namespaced or any(program.is_risky for program in programs)
         )
+        """Whether its expressions are evaluated where they can be killed."""
         self.is_static = not (
             policy.match_conditions
-            or matching.looks_at_labels(policy.match)
-            or any(True for option in (*policy.defaults, *policy.overrides) for _ in option.expressions())
+            or policy.match.object_selector != Selector()
+            or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
 
-    @property
-    def writes(self) -> bool:
-        """Whether it changes jobs at all."""
-        return bool(self.policy.defaults or self.policy.overrides)
+    def answer(self, paths: Iterable[Path], activation: cel.Activation) -> dict[Path, Any]:
+        """The values of some of its expressions; an ExpressionFault where one has none."""
+        scoped = activation.scoped(self.variables) if self.variables else activation
+        return {path: _value(path, self.programs[path].evaluate(scoped)) for path in paths}
+
+
+def _value(path: Path, found: Any) -> Any:
+    return ExpressionFault(path, found.message) if isinstance(found, cel.EvaluationError) else found
+
+
+def wanted_of(policy: Policy) -> Iterator[tuple[Expression, cel.Wants, str]]:
+    """Every expression of a policy in the order in which it can be compiled, what it must give, and its variable."""
+    for name, expression in policy.variables:
+        yield expression, "any", name
+    for _, expression in policy.match_conditions:
+        yield expression, "bool", ""
+    for option in (*policy.defaults, *policy.overrides):
+        for expression in option.expressions():
+            yield expression, "any", ""
+    for limit in policy.limits:
+        for expression in expressions_of(limit):
+            yield expression, "any", ""
+    for validation in policy.validations:
+        yield validation.expression, "bool", ""
+        if validation.message_expression is not None:
+            yield validation.message_expression, "string", ""
+    for _, expression in policy.audit_annotations:
+        yield expression, "any", ""
 
 
 @dataclass(slots=True)
@@ -141,12 +198,26 @@ class PolicySet:
 def _read(raw: dict[str, Any]) -> _Document:
     read = reading.read(raw)
     document = read.document
-    if isinstance(document, Policy):
-        compiled = CompiledPolicy(document, read.errors, read.warnings)
-        return _Document(raw, policy=compiled)
-    if isinstance(document, PolicyException) and not read.errors:
+    if isinstance(document, PolicyException):
         return _Document(raw, exception=document)
-    return _Document(raw, problems=tuple(read.errors))
+    if isinstance(document, Policy):
+        return _Document(raw, policy=CompiledPolicy(document, warnings=read.warnings))
+    problems = tuple(read.errors)
+    shell = _shell(raw)
+    policy = None if shell is None else CompiledPolicy(shell, problems, read.warnings)
+    return _Document(raw, policy=policy, problems=problems)
+
+
+def _shell(raw: dict[str, Any]) -> Policy | None:
+    """A policy that cannot be read, as far as its failurePolicy needs: whom it is about, and what it does to them.
+
+    None where that cannot be read either: then it is about nobody.
+    """
+    spec = values.obj(raw.get("spec"))
+    kept = {key: spec[key] for key in _SHELL if key in spec}
+    rule = {"name": "shell", "expression": "true"}
+    found = reading.read({**raw, "spec": {**kept, "validations": [rule]}}).document
+    return replace(found, validations=()) if isinstance(found, Policy) else None
 
 
 def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyException, ...]]:
@@ -159,11 +230,11 @@ def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyExcep
 
 def params_of(
     policy: Policy, namespace: str, params: Mapping[tuple[str, str], dict[str, Any]]
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """What a policy calls ``params`` for a request in a namespace.
 
     The data of a ConfigMap, each text read as JSON where it is JSON (``8``, ``true``, ``["a"]``), over ``default``.
-    Raises ExpressionFault where the ConfigMap is not there, nothing stands in for it, and ``notFound`` is Deny.
+    None where the ConfigMap is not there and ``notFound: Allow`` says that the policy is then about nobody. Raises ExpressionFault where the ConfigMap is not there, nothing stands in for it, and ``notFound`` is Deny.
     """
     wanted = policy.params
     if wanted is None:
@@ -172,7 +243,9 @@ def params_of(
         return dict(wanted.value)
     place = wanted.namespace or namespace
     found = params.get((place, wanted.name))
-    if found is None and wanted.default is None and wanted.not_found == "Deny":
+    if found is None and wanted.default is None:
+        if wanted.not_found == "Allow":
+            return None
         raise ExpressionFault(
             Path("spec", "params", "configMapRef"),
             f"there is no ConfigMap {place}/{wanted.name} with the label {names.PARAMS_LABEL}",

@@ -6,7 +6,7 @@ Words are those of ValidatingAdmissionPolicy (``admissionregistration.k8s.io/v1`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from policies.options import Option
 
 API_VERSION: Final = f"{names.POLICY_GROUP}/v1alpha1"
+POLICY: Final = names.POLICY
+NAMESPACED_POLICY: Final = names.NAMESPACED_POLICY
+EXCEPTION: Final = names.EXCEPTION
+KINDS: Final = names.POLICY_DOCUMENTS
 POLICY_KINDS: Final = (names.POLICY, names.NAMESPACED_POLICY)
 
 Action = Literal["Deny", "Warn", "Audit"]
@@ -245,3 +249,12 @@ class PolicyException:
     reason: str = ""
     created_at: datetime | None = None
     expires_at: datetime
+
+
+def expressions_of(limit: Limit) -> Iterator[Expression]:
+    """Every expression among the bounds of a limit."""
+    for bounds in (limit.total, limit.per_node, limit.nodes, limit.pods):
+        if bounds is not None:
+            for amount in (bounds.min, bounds.max):
+                if isinstance(amount, Expression):
+                    yield amount

@@ -165,6 +165,8 @@ def _is_registry(part: str) -> bool:
 def _full(pattern: str) -> str:
     """A pattern over names in the form that names are in."""
     first_part, slash, rest = pattern.partition("/")
+    if not pattern:
+        raise GlobError("matches no image: it has no name")
     if "**" in first_part:
         full = first_part.lower() + slash + rest
     elif slash and not rest:

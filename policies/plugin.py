@@ -96,7 +96,6 @@ class PlatformPolicy(
         """Place anew what an update moves, as far as the API lets it change."""
         if draft.runtime is None:
             return None
-        record.keep(draft, old.raw)
         if not placing.moves(ctx, old.raw, draft.raw):
             return None
         run = self.run(ctx, draft.info.job)

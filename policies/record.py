@@ -12,15 +12,19 @@ UPDATE; so what ``oldObject`` carries is ours. It is read as if it were not: of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from plugins.framework import values
+from plugins.framework.api import names
+from plugins.framework.api import names
 from plugins.framework.field import Path
 
-ANNOTATION: Final = "stationmaster.dev/policies"
-PATH: Final = Path("metadata", "annotations").key(ANNOTATION)
+PATH: Final = Path("metadata", "annotations").key(names.POLICIES_ANNOTATION)
+
+if TYPE_CHECKING:
+    from plugins.framework.draft import Draft
 
 LONGEST: Final = 65536
 """Bytes of the annotation that are read, a quarter of what all annotations of an object may have together.
@@ -46,7 +50,7 @@ NOTHING: Final = Record()
 
 def read(raw: dict[str, Any]) -> Record:
     """The record of a stored object (``oldObject``); an empty one where it has none that we could have written."""
-    text = values.at_obj(raw, "metadata", "annotations").get(ANNOTATION)
+    text = values.at_obj(raw, "metadata", "annotations").get(names.POLICIES_ANNOTATION)
     if type(text) is not str or len(text) > LONGEST:
         return NOTHING
     try:
@@ -63,6 +67,14 @@ def write(record: Record) -> str:
     """The annotation's text; the same record gives the same bytes."""
     found = {"exceptions": sorted(record.exceptions), "policies": sorted(record.policies)}
     return orjson.dumps({k: v for k, v in found.items() if v}).decode()
+
+
+def put(draft: Draft, record: Record) -> None:
+    """Write the annotation on CREATE, whatever the user sent; there is none where there is nothing to remember."""
+    if record:
+        draft.set(PATH, write(record))
+    else:
+        draft.remove(PATH)
 
 
 def _names(value: Any) -> frozenset[str]:

@@ -78,6 +78,7 @@ class Run:
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
     misses: dict[Key, list[str]] = field(default_factory=dict)
     """Why candidates do not match, for ``explain``."""
+    _reads: frozenset[cel.ReadPath] | None = None
 
     @property
     def may_change(self) -> bool:
@@ -106,6 +107,8 @@ class Run:
                     old_labels=old_labels,
                 )
             ]
+            if self._lacks_params(policy):
+                missed.append("params: the ConfigMap is not there, and notFound is Allow")
             if missed:
                 self.misses[compiled.key] = missed
                 continue
@@ -119,6 +122,12 @@ class Run:
         for matched, conditions in asked:
             if self._holds(matched, conditions, answers.get(matched.key, {})):
                 self.matched.append(matched)
+
+    def _lacks_params(self, policy: Policy) -> bool:
+        wanted = policy.params
+        if wanted is None or wanted.not_found == "Deny":
+            return False
+        return params_of(policy, self.place.namespace, self.policies.params) is None
 
     def _holds(
         self, matched: Matched, conditions: Sequence[Expression], answered: Answered
@@ -138,9 +147,7 @@ class Run:
                 return False
         return True
 
-    def ask(
-        self, view: View, wanted: Iterable[tuple[Matched, Sequence[Expression]]]
-    ) -> Asks:
+    def ask(self, view: View, wanted: Iterable[tuple[Matched, Sequence[Expression]]]) -> Asks:
         """Answer expressions: here where nothing can go wrong, else by the workers."""
         here: dict[Key, Answered] = {}
         away: list[tuple[Key, cel.Question]] = []
@@ -150,30 +157,40 @@ class Run:
             compiled = matched.compiled
             paths = tuple(each.path for each in expressions)
             try:
-                question = cel.Question(compiled.unit, paths, self._data(view, compiled))
+                activation = self._activation(view, compiled)
             except ExpressionFault as fault:
                 here[compiled.key] = dict.fromkeys(paths, fault)
                 continue
             if compiled.in_worker:
-                away.append((compiled.key, question))
+                away.append((compiled.key, compiled.question(paths, activation)))
             else:
-                here[compiled.key] = cel.ask(question)
+                here[compiled.key] = compiled.answer(paths, activation)
         if away:
             answers = yield [question for _, question in away]
             here.update(zip((key for key, _ in away), answers, strict=True))
         return here
 
-    def _data(self, view: View, compiled: CompiledPolicy) -> dict[str, Any]:
-        """The variables that its expressions read. Raises ExpressionFault where one cannot be had."""
+    def _activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:
+        """The data that its expressions read, shared with all policies without params of their own.
+
+        Raises ExpressionFault where some of it cannot be had.
+        """
         try:
-            data = {name: view.get(name) for name in compiled.needs}
+            if not compiled.reads_params:
+                return view.activation(self._shared_reads())
+            params = params_of(compiled.policy, self.place.namespace, self.policies.params)
+            return view.activation(compiled.reads, params=params)
         except QuantityError as error:
             raise ExpressionFault(
                 fields.Path("spec"), f"the job's totals cannot be worked out: {error}"
             ) from error
-        if "params" in data:
-            data["params"] = params_of(compiled.policy, self.place.namespace, self.policies.params)
-        return data
+
+    def _shared_reads(self) -> frozenset[cel.ReadPath]:
+        if self._reads is None:
+            self._reads = frozenset(
+                read for c in self.candidates if not c.reads_params for read in c.reads
+            )
+        return self._reads
 
     def fail(self, matched: Matched, text: str) -> None:
         """A fault of a policy, told once a policy: with failurePolicy Ignore it is passed over, and that is said."""

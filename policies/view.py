@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import applied, field, quantity, totals, values
-from plugins.framework.api import names
+from policies import cel, tally
+from policies.matching import namespace_labels
 
 if TYPE_CHECKING:
     from plugins.framework.context import Context
@@ -26,7 +27,7 @@ USER: Final = "user"
 class View:
     """One job in one round. Each variable is made when it is first asked for, and then kept."""
 
-    __slots__ = ("_ctx", "_info", "_kept", "_old", "_raw")
+    __slots__ = ("_activation", "_ctx", "_info", "_kept", "_old", "_raw")
 
     def __init__(
         self, ctx: Context, info: Info, raw: dict[str, Any], old: dict[str, Any] | None
@@ -37,6 +38,24 @@ class View:
         self._raw = raw
         self._old = old
         self._kept: dict[str, Any] = {}
+        self._activation: cel.Activation | None = None
+
+    def activation(
+        self, reads: frozenset[cel.ReadPath], *, params: dict[str, Any] | None = None
+    ) -> cel.Activation:
+        """The data for expressions that read this. Without params it is made once, for all policies.
+
+        Raises QuantityError where the totals are read and an amount of the job cannot be.
+        """
+        if params is None and self._activation is not None:
+            return self._activation
+        data = {name: self.get(name) for name in sorted({read[0] for read in reads})}
+        if params is not None:
+            data["params"] = params
+        made = cel.Activation(data, reads=reads)
+        if params is None:
+            self._activation = made
+        return made
 
     def get(self, name: str) -> Any:
         """The value of a variable; None where there is none of that name (``oldObject`` on CREATE)."""
@@ -78,7 +97,8 @@ class View:
 
     def _namespace(self) -> Any:
         name = self._ctx.namespace
-        return {"metadata": namespace_metadata(self._ctx, name)}
+        known = self._ctx.cluster.namespaces.get(name)
+        return {"metadata": {"name": name, **(known or {}), "labels": namespace_labels(name, known)}}
 
     def _runtime(self) -> Any:
         runtime = self._info.runtime
@@ -94,8 +114,8 @@ class View:
     def _totals(self) -> Any:
         counted = totals.of(self._info)
         return {
-            "nodes": nodes_of(self._info),
-            "pods": sum(pod_set.pods for pod_set in self._info.pod_sets),
+            "nodes": tally.nodes(self._info),
+            "pods": tally.pods(self._info),
             "requests": _amounts(counted.resources),
         }
 
@@ -120,20 +140,6 @@ _MAKERS: Final[Mapping[str, Callable[[View], Any]]] = {
     "totals": View._totals,  # noqa: SLF001
     "provenance": View._provenance,  # noqa: SLF001
 }
-
-
-def namespace_metadata(ctx: Context, name: str) -> dict[str, Any]:
-    """The metadata of a namespace; of one that nobody knows, its name and the label that all have."""
-    known = ctx.cluster.namespaces.get(name)
-    if known is not None:
-        return known
-    return {"name": name, "labels": {"kubernetes.io/metadata.name": name}}
-
-
-def nodes_of(info: Info) -> int:
-    """Pods of the trainer: what ``numNodes`` comes to."""
-    trainer = info.trainer
-    return 0 if trainer is None else trainer.pods
 
 
 def _pod_set(pod_set: PodSet) -> dict[str, Any]:

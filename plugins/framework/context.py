@@ -59,6 +59,8 @@ class Context:
     """Which round of defaults and overrides this is, from 1."""
     again: bool = False
     """Set by a plugin whose defaults or overrides depend on what others write: one more round, if this one wrote."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What one extension point leaves for a later one, by plugin name."""
     audit: dict[str, str] = field(default_factory=dict)
     """Audit annotations of the answer, which the API server puts under our webhook's name."""
 

@@ -57,11 +57,18 @@ class Totals:
     """All pods of one job together, by the name of the job."""
 
 
+_NOTE: Final = "totals"
+"""Where a resolved job keeps its totals: the annotation, limits and expressions ask for the same numbers."""
+
+
 def of(info: Info) -> Totals:
-    """The totals of a resolved job; worked out once a job. Raises QuantityError where an amount cannot be read."""
-    kept: Totals | None = info.notes.get(__name__)
+    """The totals of a resolved job, per pod set and for what can run at one time; worked out once a job.
+
+    Raises QuantityError where an amount of the runtime cannot be read.
+    """
+    kept: Totals | None = info.notes.get(_NOTE)
     if kept is None:
-        kept = info.notes[__name__] = totals(
+        kept = info.notes[_NOTE] = totals(
             [
                 Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.base.depends_on)
                 for p in info.pod_sets

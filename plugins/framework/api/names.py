@@ -42,7 +42,8 @@ KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 
 TOTALS_ANNOTATION: Final = "stationmaster.dev/podgroup-totals"
 APPLIED_ANNOTATION: Final = "stationmaster.dev/applied"
-OUR_ANNOTATIONS: Final = (TOTALS_ANNOTATION, APPLIED_ANNOTATION)
+POLICIES_ANNOTATION: Final = "stationmaster.dev/policies"
+OUR_ANNOTATIONS: Final = (TOTALS_ANNOTATION, APPLIED_ANNOTATION, POLICIES_ANNOTATION)
 OUR_MANAGERS: Final = ("stationmaster.dev/defaults", "stationmaster.dev/overrides")
 
 POLICY_GROUP: Final = "stationmaster.dev"
