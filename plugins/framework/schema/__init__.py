@@ -99,6 +99,10 @@ class Schemas:
         """The kinds that have a schema."""
         return tuple(self._kinds)
 
+    def root(self, kind: str) -> Node:
+        """The schema of a kind, for whoever takes pieces of its objects from elsewhere (policies do)."""
+        return self._kinds[kind].root
+
     def admit(self, kind: str, obj: Any, old: Any = None) -> Admitted:
         """What the API server makes of ``obj`` on create, or on update where ``old`` is given.
 
