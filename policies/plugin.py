@@ -8,6 +8,7 @@ of a policy (its document, its expressions, its params) has the effect that its 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from plugins.framework import values
@@ -96,7 +97,7 @@ class PlatformPolicy(
         """Place anew what an update moves, as far as the API lets it change."""
         if draft.runtime is None:
             return None
-        if not placing.moves(ctx, old.raw, draft.raw):
+        if not (_differs(old, TrainJob(draft.raw)) or _overrides_differ(ctx, old, draft)):
             return None
         run = self.run(ctx, draft.info.job)
         return self._reconcile(run, draft) if run.candidates else None
@@ -174,9 +175,11 @@ class PlatformPolicy(
         placed = placing.place(ctx, draft, mode, decision)
         for text in placed.warnings:
             run.warn(text)
-        for key, text in placed.refused:
-            run.fail(by_key[key], text)
-        for text in placing.announce(draft, merging.decide(announced)):
+        for finding in placed.findings:
+            for matched in writing:
+                if str(matched.key) in finding.origin.split(", "):
+                    run.fail(matched, str(replace(finding, origin="")))
+        for text in placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ():
             run.warn(text)
         if draft.revision != revision:
             run.writers.update(key for each in decision.decided for key in each.keys)
@@ -218,6 +221,11 @@ def _options(policy: Policy, mode: Mode) -> tuple[Option, ...]:
 def _differs(old: TrainJob, new: TrainJob) -> bool:
     """Whether labels or annotations differ, or what else a rule may ask for has come or gone with them."""
     return any(not values.same(old.metadata.get(key), new.metadata.get(key)) for key in _METADATA)
+
+
+def _overrides_differ(ctx: Context, old: TrainJob, draft: Draft) -> bool:
+    key = ctx.line.generation
+    return not values.same(old.spec.get(key), values.at(draft.raw, "spec", key))
 
 
 def new(_args: Args, _handle: Handle) -> PlatformPolicy:
