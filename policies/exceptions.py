@@ -18,7 +18,7 @@ from plugins.framework import values
 from plugins.framework.field import show
 from policies import globs
 from policies.globs import GlobError
-from policies.limits import Grant
+from policies.grants import Grant
 from policies.matching import Creator, Labels, selector_misses, subjects_miss
 from policies.record import Record
 

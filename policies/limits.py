@@ -7,33 +7,29 @@ and an update is refused only for those that it makes (`worse`). So neither can 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plugins.framework import field, quantity, values
 from plugins.framework.field import FieldError, Path, escape, show
 from plugins.framework.quantity import DECIMAL_SI, NANO, Quantity, QuantityError
-from policies import globs, images, sources, tally
-from policies.document import Expression
+from policies import amounts, globs, images, sources, tally
 from policies.faults import ExpressionFault
 from policies.globs import GlobError
+from policies.grants import Grant, covers, is_runtime, told
 from policies.images import ImageError
 
 if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.info import Info, PodSet
-    from policies.document import Bounds, Images, Limit
+    from policies.amounts import Evaluate
+    from policies.document import Images, Limit
     from policies.sources import Source
-
-Evaluate: TypeAlias = Callable[[Expression], Any]
-"""The JSON value of an expression. Raises ExpressionFault."""
 
 MOST_SETS: Final = 5
 """Pod sets that a message tells the share of."""
 _NONE: Final = Quantity(0, DECIMAL_SI)
-_SIDES: Final = ("max", "min")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +44,6 @@ class Violation:
     """The amount, where the rule is about one."""
     excess: int = 0
     """How far it is beyond the bound, in nanos (10^-9 units); 0 where there is no more and less."""
-
-
-class Grant(NamedTuple):
-    """A limit that an exception puts in a rule's place, where it is the looser one."""
-
-    by: str
-    """Name of the exception."""
-    limit: Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +81,11 @@ def check(
         raise ExpressionFault(
             limit.path, f"has a pattern that cannot be used: it {error}"
         ) from error
-    return [v for v in found if not any(_covers(grant.limit, v, case) for grant in grants)]
+    return [
+        violation
+        for violation in found
+        if not any(covers(g.limit, violation.part, violation.there, evaluate) for g in grants)
+    ]
 
 
 def worse(before: Sequence[Violation], now: Sequence[Violation]) -> list[Violation]:
@@ -110,126 +102,107 @@ def worse(before: Sequence[Violation], now: Sequence[Violation]) -> list[Violati
 
 
 def _amounts(case: _Case) -> Iterator[Violation]:
-    limit, info = case.limit, case.info
+    limit = case.limit
     if limit.nodes is not None:
-        source = sources.of_nodes(info, case.ctx)
-        yield from _counted(case, "nodes", limit.nodes, count=tally.nodes(info), source=source)
+        yield from _nodes(case)
     if limit.pods is not None:
-        source = sources.of_nodes(info, case.ctx)
-        yield from _counted(case, "pods", limit.pods, count=tally.pods(info), source=source)
-    if limit.total is None and limit.per_node is None:
-        return
+        yield from _pods(case)
     try:
         if limit.total is not None:
-            yield from _total(case, limit.total)
+            yield from _total(case)
         if limit.per_node is not None:
-            yield from _per_node(case, limit.per_node)
+            yield from _per_node(case)
     except QuantityError as error:
         detail = f"{limit.resource} cannot be counted: the runtime asks for an amount that cannot be read: {error}"
         where = field.forbidden(sources.RUNTIME, _said(case, detail))
         yield Violation(part=("unreadable",), error=where)
 
 
-def _counted(
-    case: _Case, kind: str, bounds: Bounds, *, count: int, source: Source
-) -> Iterator[Violation]:
-    there = Quantity(count * NANO, DECIMAL_SI)
-    what = f"the job has {count} {kind if count != 1 else kind[:-1]}"
-    if kind == "pods" and len(case.info.pod_sets) > 1:
-        each = [f"{p.name}: {p.pods}" for p in case.info.pod_sets]
-        what += f" at one time ({_some(each)})"
-    yield from _beyond(case, (kind,), bounds, there=there, what=what, source=source)
+def _nodes(case: _Case) -> Iterator[Violation]:
+    count = tally.nodes(case.info)
+    for beyond in _beyond(case, ("nodes",), Quantity(count * NANO, DECIMAL_SI)):
+        what = f"the job has {count} {'node' if count == 1 else 'nodes'}"
+        yield _amount(case, beyond, what, sources.of_nodes(case.info, case.ctx))
 
 
-def _total(case: _Case, bounds: Bounds) -> Iterator[Violation]:
+def _pods(case: _Case) -> Iterator[Violation]:
+    count = tally.pods(case.info)
+    for beyond in _beyond(case, ("pods",), Quantity(count * NANO, DECIMAL_SI)):
+        what = f"the job has {count} {'pod' if count == 1 else 'pods'}"
+        if len(case.info.pod_sets) > 1:
+            what += f" at one time ({_some([f'{p.name}: {p.pods}' for p in case.info.pod_sets])})"
+        yield _amount(case, beyond, what, sources.of_nodes(case.info, case.ctx))
+
+
+def _total(case: _Case) -> Iterator[Violation]:
     info, name = case.info, case.limit.resource
     if "*" in name or "?" in name:
         there = tally.total(info, case.matches)
     else:  # the common case, worked out once for all limits and the annotation
         there = tally.requests(info).get(name, _NONE)
+    for beyond in _beyond(case, ("total",), there):
+
+        def is_too_much(pod_set: PodSet, most: Quantity = beyond.bound) -> bool:
+            return tally.one_pod(pod_set, case.matches).nano > most.nano
+
+        source = sources.of_total(info, case.ctx, case.matches, one_is_enough=is_too_much)
+        text = (
+            f"{name} of all pods that run at one time is {quantity.canonical(there)}{_shares(case)}"
+        )
+        yield _amount(case, beyond, text, source)
+
+
+def _shares(case: _Case) -> str:
     each: list[str] = []
-    for pod_set in info.pod_sets:
+    for pod_set in case.info.pod_sets:
         amount = tally.one_pod(pod_set, case.matches)
         if amount.nano:
             pods = "1 pod" if pod_set.pods == 1 else f"{pod_set.pods} pods"
             each.append(f"{pod_set.name}: {pods} with {quantity.canonical(amount)}")
-    shares = f" ({_some(each)})" if each else ""
-    what = f"{name} of all pods that run at one time is {quantity.canonical(there)}{shares}"
-    for side, bound in _bounds(bounds, case, "total"):
-
-        def is_too_much(pod_set: PodSet, most: Quantity = bound) -> bool:
-            return tally.one_pod(pod_set, case.matches).nano > most.nano
-
-        source = sources.of_total(info, case.ctx, case.matches, one_is_enough=is_too_much)
-        yield from _beyond_one(case, ("total", side), bound, there=there, what=what, source=source)
+    return f" ({_some(each)})" if each else ""
 
 
-def _per_node(case: _Case, bounds: Bounds) -> Iterator[Violation]:
+def _per_node(case: _Case) -> Iterator[Violation]:
     """``max`` holds for every pod, so that none can be hidden; ``min`` for those that train."""
     trains = tally.node_sets(case.info)
-    for side, bound in _bounds(bounds, case, "perNode"):
-        for pod_set in case.info.pod_sets if side == "max" else trains:
-            there = tally.one_pod(pod_set, case.matches)
-            what = f"{case.limit.resource} of one pod of job {pod_set.name} is {quantity.canonical(there)}"
+    for pod_set in case.info.pod_sets:
+        there = tally.one_pod(pod_set, case.matches)
+        for beyond in _beyond(case, ("perNode",), there, pod_set.name):
+            if beyond.side == "min" and pod_set not in trains:
+                continue
             source = sources.of_resources(case.info, case.ctx, pod_set, case.matches)
-            part = ("perNode", side, pod_set.name)
-            yield from _beyond_one(case, part, bound, there=there, what=what, source=source)
+            text = f"{case.limit.resource} of one pod of job {pod_set.name} is {quantity.canonical(there)}"
+            yield _amount(case, beyond, text, source)
 
 
-def _beyond(
-    case: _Case,
-    part: tuple[str, ...],
-    bounds: Bounds,
-    *,
-    there: Quantity,
-    what: str,
-    source: Source,
-) -> Iterator[Violation]:
-    for side, bound in _bounds(bounds, case, *part):
-        yield from _beyond_one(case, (*part, side), bound, there=there, what=what, source=source)
+class _Beyond(NamedTuple):
+    """An amount that is beyond one of the two bounds."""
+
+    part: tuple[str, ...]
+    there: Quantity
+    bound: Quantity
+    excess: int
+
+    @property
+    def side(self) -> str:
+        return self.part[1]
 
 
-def _beyond_one(
-    case: _Case,
-    part: tuple[str, ...],
-    bound: Quantity,
-    *,
-    there: Quantity,
-    what: str,
-    source: Source,
-) -> Iterator[Violation]:
-    is_most = part[1] == "max"
-    excess = there.nano - bound.nano if is_most else bound.nano - there.nano
-    if excess <= 0:
-        return
-    allowed = f"{'at most' if is_most else 'at least'} {quantity.canonical(bound)}"
-    wants = f"{allowed} is {'allowed' if is_most else 'needed'}"
-    text = f"{what}{_from(source)}, and {wants}{_granted(case, part)}"
+def _beyond(case: _Case, kind: tuple[str], there: Quantity, *which: str) -> Iterator[_Beyond]:
+    for side, bound in amounts.bounds(case.limit, kind[0], case.evaluate):
+        excess = there.nano - bound.nano if side == "max" else bound.nano - there.nano
+        if excess > 0:
+            yield _Beyond((*kind, side, *which), there, bound, excess)
+
+
+def _amount(case: _Case, beyond: _Beyond, what: str, source: Source) -> Violation:
+    """A violation in words, which nobody pays for who is within the bounds."""
+    bound = quantity.canonical(beyond.bound)
+    wants = f"at most {bound} is allowed" if beyond.side == "max" else f"at least {bound} is needed"
+    grants = _some(list(told(case.grants, beyond.part, case.evaluate)))
+    text = f"{what}{_from(source)}, and {wants}{f' ({grants})' if grants else ''}"
     error = field.forbidden(source.path, _said(case, text))
-    yield Violation(part=part, error=error, there=there, excess=excess)
-
-
-def _bounds(bounds: Bounds, case: _Case, *steps: str) -> Iterator[tuple[str, Quantity]]:
-    for side in _SIDES:
-        raw = getattr(bounds, side)
-        if raw is not None:
-            yield side, _amount(raw, case.evaluate, case.limit.path.child(*steps, side))
-
-
-def _amount(raw: Any, evaluate: Evaluate, path: Path) -> Quantity:
-    """A bound as an exact number. A whole double counts: CEL's arithmetic makes such of JSON's numbers."""
-    value = raw
-    if isinstance(raw, Expression):
-        value, path = evaluate(raw), raw.path
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        value = int(value)
-    try:
-        return quantity.parse(value)
-    except QuantityError as error:
-        raise ExpressionFault(
-            path,
-            f"gives {show(value)}, and a limit needs a whole number or a quantity such as 16Gi",
-        ) from error
+    return Violation(part=beyond.part, error=error, there=beyond.there, excess=beyond.excess)
 
 
 # Images
@@ -284,100 +257,13 @@ def _metadata(case: _Case) -> Iterator[Violation]:
 def _runtimes(case: _Case) -> Iterator[Violation]:
     allowed = case.limit.runtimes
     kind, name = case.info.job.runtime_kind, case.info.job.runtime_name
-    if allowed and not _is_runtime(allowed, kind, name):
+    if allowed and not is_runtime(allowed, kind, name):
         detail = f"the job runs on {kind} {show(name)}, and allowed are {_some(allowed)}"
         error = field.forbidden(sources.RUNTIME, _said(case, detail))
         yield Violation(part=("runtimes", kind, name), error=error)
 
 
-def _is_runtime(patterns: Sequence[str], kind: str, name: str) -> bool:
-    """A pattern may begin with a kind and a slash: who may write TrainingRuntimes can give them any name."""
-    return (
-        globs.first(patterns, name) is not None
-        or globs.first([p for p in patterns if "/" in p], f"{kind}/{name}") is not None
-    )
-
-
-# Grants
-
-
-def _covers(grant: Limit, violation: Violation, case: _Case) -> bool:
-    """Whether a granted limit speaks about what is broken, and is not broken itself."""
-    try:
-        match violation.part:
-            case ("total" | "perNode" | "nodes" | "pods" as kind, side, *_):
-                bound = _granted_bound(grant, kind, side, case.evaluate)
-                return (
-                    bound is not None
-                    and violation.there is not None
-                    and (
-                        violation.there.nano <= bound.nano
-                        if side == "max"
-                        else violation.there.nano >= bound.nano
-                    )
-                )
-            case ("images", side, *_, reference):
-                return grant.images is not None and _lets_through(grant.images, side, reference)
-            case ("labels" | "annotations" as kind, key):
-                kept = grant.require_labels if kind == "labels" else grant.require_annotations
-                return _is_about_metadata(grant) and key not in kept
-            case ("runtimes", kind, name):
-                return _is_runtime(grant.runtimes, kind, name)
-            case _:
-                return False
-    except (ExpressionFault, GlobError):
-        # Written by who may write in a namespace: it must not become a fault of the policy, which may be ignored.
-        return False
-
-
-def _granted_bound(grant: Limit, kind: str, side: str, evaluate: Evaluate) -> Quantity | None:
-    bounds: Bounds | None = getattr(grant, {"perNode": "per_node"}.get(kind, kind))
-    raw = getattr(bounds, side) if bounds is not None else None
-    return None if raw is None else _amount(raw, evaluate, grant.path.child(kind, side))
-
-
-def _lets_through(granted: Images, side: str, reference: str) -> bool:
-    """Whether granted images loosen one demand for one image.
-
-    A list of allowed images names what it loosens: neither ``allow`` nor ``deny`` of the rule holds for those, nor its
-    demand for a digest unless the grant makes it too. Without that list, a list of denied ones stands in the place of
-    the rule's, and ``requireDigest: false`` alone lifts that demand alone.
-    """
-    if side == "unreadable":
-        return False
-    image = images.parse(reference)
-    if images.first(granted.deny, image) is not None:
-        return False
-    listed = images.first(granted.allow, image) is not None
-    match side:
-        case "digest":
-            return not granted.require_digest and (listed or not (granted.allow or granted.deny))
-        case "deny":
-            return listed or (not granted.allow and bool(granted.deny))
-        case _:
-            return listed
-
-
-def _is_about_metadata(grant: Limit) -> bool:
-    """An empty list of required labels is all that such a grant may hold; any other kind of limit says nothing of them."""
-    others = (grant.total, grant.per_node, grant.nodes, grant.pods, grant.images)
-    return not grant.runtimes and all(part is None for part in others)
-
-
 # Words
-
-
-def _granted(case: _Case, part: tuple[str, ...]) -> str:
-    """What exceptions grant, for whoever has one and is beyond that too."""
-    told: list[str] = []
-    for grant in case.grants:
-        try:
-            bound = _granted_bound(grant.limit, part[0], part[1], case.evaluate)
-        except ExpressionFault:
-            continue
-        if bound is not None:
-            told.append(f"exception {grant.by} grants {quantity.canonical(bound)}")
-    return f" ({_some(told)})" if told else ""
 
 
 def _from(source: Source) -> str:

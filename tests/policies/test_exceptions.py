@@ -22,7 +22,8 @@ from policies.document import (
     Validation,
 )
 from policies.exceptions import NOTHING, Loosening, Subject, ends, loosen, names_of
-from policies.limits import Grant, check
+from policies.grants import Grant
+from policies.limits import check
 from policies.record import Record
 from tests.builders import NAMESPACE, container, make_runtime, make_train_job, resources
 from tests.policies.make import (

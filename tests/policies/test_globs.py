@@ -64,7 +64,7 @@ def test_over_names(pattern: str, text: str, wanted: bool) -> None:
     assert globs.glob(pattern).matches(text) is wanted
 
 
-class Counted(str):
+class Counted(str):  # noqa: SLOT000  # it counts
     """Counts how often one of its characters is looked at."""
 
     seen: list[str]

@@ -10,7 +10,8 @@ from plugins.runtime_defaults import NAME as PLUGIN
 from policies import sources
 from policies.document import Bounds, Expression, Images, Limit
 from policies.faults import ExpressionFault
-from policies.limits import Grant, Violation, check, worse
+from policies.grants import Grant
+from policies.limits import Violation, check, worse
 from tests.builders import (
     MakeRuntime,
     MakeTrainJob,
