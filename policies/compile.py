@@ -6,6 +6,7 @@ on the job's own text (namespace, operation, runtime), so a policy that is about
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +42,7 @@ class CompiledPolicy:
     """A policy with its expressions compiled."""
 
     __slots__ = (
+        "digest",
         "in_worker",
         "is_static",
         "key",
@@ -81,12 +83,32 @@ class CompiledPolicy:
             policy.is_namespaced or any(program.is_risky for program in programs)
         )
         """Whether its expressions are evaluated where they can be killed."""
+        texts = [[str(path), p.wants, p.text] for path, p in self.programs.items()]
+        self.digest = hashlib.sha256(orjson.dumps([str(self.key), texts])).hexdigest()
         self.is_static = not (
             policy.match_conditions
             or policy.match.object_selector != Selector()
             or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
+
+    def question(self, paths: Iterable[Path], activation: cel.Activation) -> cel.Question:
+        """The same for the workers."""
+        return cel.Question(
+            policy=str(self.key),
+            digest=self.digest,
+            expressions=tuple(
+                cel.Ask(str(path), self.programs[path].text, self.programs[path].wants)
+                for path in paths
+            ),
+            variables=tuple((name, program.text) for name, program in self.variables.items()),
+            data=activation.data,
+        )
+
+    @staticmethod
+    def answered(paths: Iterable[Path], answers: cel.Answers) -> dict[Path, Any]:
+        """What the workers say, in the form of ``answer``."""
+        return {path: _value(path, answers.get(str(path))) for path in paths}
 
     def answer(self, paths: Iterable[Path], activation: cel.Activation) -> dict[Path, Any]:
         """The values of some of its expressions; an ExpressionFault where one has none."""

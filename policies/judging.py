@@ -6,7 +6,7 @@ stricter must never hold up a finalizer, a status or a job that runs.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -169,7 +169,7 @@ class Judge:
         return broken
 
     def _check(
-        self, limit: Limit, evaluate: limits.Evaluate, loosened: exceptions.Loosened
+        self, limit: Limit, evaluate: Callable[[Expression], Any], loosened: exceptions.Loosened
     ) -> list[limits.Violation]:
         """How the job breaks a limit; on UPDATE only in so far as the stored job does not.
 

@@ -150,7 +150,7 @@ class Run:
     def ask(self, view: View, wanted: Iterable[tuple[Matched, Sequence[Expression]]]) -> Asks:
         """Answer expressions: here where nothing can go wrong, else by the workers."""
         here: dict[Key, Answered] = {}
-        away: list[tuple[Key, cel.Question]] = []
+        away: list[tuple[CompiledPolicy, tuple[Path, ...], cel.Question]] = []
         for matched, expressions in wanted:
             if not expressions:
                 continue
@@ -162,12 +162,13 @@ class Run:
                 here[compiled.key] = dict.fromkeys(paths, fault)
                 continue
             if compiled.in_worker:
-                away.append((compiled.key, compiled.question(paths, activation)))
+                away.append((compiled, paths, compiled.question(paths, activation)))
             else:
                 here[compiled.key] = compiled.answer(paths, activation)
         if away:
-            answers = yield [question for _, question in away]
-            here.update(zip((key for key, _ in away), answers, strict=True))
+            answers = yield [question for _, _, question in away]
+            for (compiled, paths, _), found in zip(away, answers, strict=True):
+                here[compiled.key] = compiled.answered(paths, found)
         return here
 
     def _activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:

@@ -233,6 +233,9 @@ class Pipeline:
         """Run the points of the mutating call over the draft, and judge what it has become."""
         if old is not None:
             await self._each("reconcile_update", result, draft, ctx, draft, old)
+            if draft.record:
+                ctx.written = draft.record
+                self._record(draft)
             if _overrides_differ(ctx, old, TrainJob(draft.raw)) and draft.runtime is not None:
                 await self._each("record_resolution", result, draft, ctx, draft)
         elif draft.runtime is not None:
