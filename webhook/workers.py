@@ -305,7 +305,9 @@ class Pool:
         for job in jobs:
             # One that is under way goes on until its own time is over: only that counts against its policy.
             job.fail(
-                EvaluationError(f"took longer than the {max(left, 0.0):.3g} s that were left", "timeout")
+                EvaluationError(
+                    f"took longer than the {max(left, 0.0):.3g} s that were left", "timeout"
+                )
             )
         return [job.answers.result() for job in jobs]
 
@@ -349,7 +351,9 @@ class Pool:
                 "quarantined",
             )
         if self._queue.size >= MOST_WAITING:
-            return EvaluationError(f"is not evaluated: {MOST_WAITING} questions wait already", "limit")
+            return EvaluationError(
+                f"is not evaluated: {MOST_WAITING} questions wait already", "limit"
+            )
         return None
 
     async def _serve(self) -> None:
@@ -364,7 +368,9 @@ class Pool:
                         # It ended while it was idle, or none could be started: this policy did nothing.
                         worker = await self._living(worker)
                     if worker is None:
-                        job.fail(EvaluationError("is not evaluated: no worker could be started", "crash"))
+                        job.fail(
+                            EvaluationError("is not evaluated: no worker could be started", "crash")
+                        )
                     elif not await self._run(worker, job):
                         await worker.kill()
                         worker = None

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from policies.cel import engine, optionals
+from policies.cel import engine, rewriting
 from policies.cel.activation import AnyActivation
 from policies.cel.program import Program
-from policies.cel.syntax import Call, Comprehension, Const, Ident, Node, Select, children, read
+from policies.cel.syntax import Call, Comprehension, Const, Ident, Node, Select, children
 from policies.cel.values import EvaluationError, to_json
 
 MOST_PARTS: Final = 64
@@ -89,13 +89,9 @@ def _value(program: Program, node: Node, activation: AnyActivation) -> Any:
         found = program.run(program.expression, activation)
         return found if isinstance(found, EvaluationError) else to_json(found)
     try:
-        part = read(program.text, program.tree.rooted(node))
-        serialized = (
-            optionals.wrap(part)
-            if optionals.needs_wrapping(part.root)
-            else program.tree.rooted(node)
+        expression = engine.evaluation().deserialize(
+            rewriting.rewritten(program.tree, program.types, node)
         )
-        expression = engine.evaluation().deserialize(serialized)
     except (RuntimeError, ValueError) as error:
         return EvaluationError(str(error))
     found = program.run(expression, activation)

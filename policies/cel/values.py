@@ -181,6 +181,8 @@ def _native(value: cel.Value, budget: _Budget, level: int) -> Any:
         case "BYTES":
             found = bytes(value.value())
             budget.take(len(found))
+            if b"\0" in found:
+                raise _Refused(EvaluationError("the result has a NUL byte", "data"))
             return found
         case "ERROR" | "TYPE" | "UNKNOWN":
             return _message(kind, value)
