@@ -12,8 +12,11 @@ an error is a value. ::
 from __future__ import annotations
 
 from policies.cel.activation import Activation, AnyActivation, ScopedActivation
+from policies.cel.asking import ask
 from policies.cel.compiling import LONGEST, MOST_EXPRESSIONS, caret, compile, too_many  # noqa: A004 - as in re
+from policies.cel.explaining import Part, explain
 from policies.cel.program import Program, Wants
+from policies.cel.protocol import Answers, Ask, Question
 from policies.cel.reads import ReadPath, cut, cut_all, minimal, trie
 from policies.cel.values import EvaluationError
 
@@ -21,16 +24,22 @@ __all__ = [
     "LONGEST",
     "MOST_EXPRESSIONS",
     "Activation",
+    "Answers",
     "AnyActivation",
+    "Ask",
     "EvaluationError",
+    "Part",
     "Program",
+    "Question",
     "ReadPath",
     "ScopedActivation",
     "Wants",
+    "ask",
     "caret",
     "compile",
     "cut",
     "cut_all",
+    "explain",
     "minimal",
     "too_many",
     "trie",

@@ -25,14 +25,19 @@ class Activation:
     __slots__ = ("_data", "_engine", "_faults")
 
     def __init__(
-        self, data: Mapping[str, Any], *, reads: frozenset[ReadPath] | None = None
+        self,
+        data: Mapping[str, Any],
+        *,
+        reads: frozenset[ReadPath] | None = None,
+        faults: Mapping[str, str] | None = None,
     ) -> None:
         """Take variable -> JSON value (plain dict, list, str, int, float, bool, None).
 
-        ``reads``: what the compiled set reads, to which the data is cut; None: the data is given whole.
+        ``reads``: what the compiled set reads, to which the data is cut; None: the data is given whole. ``faults``:
+        variables that are not in the data, and why.
         """
         self._data = dict(data) if reads is None else cut_all(data, reads)
-        self._faults: dict[str, str] = {}
+        self._faults = {name: f"{name} {fault}" for name, fault in (faults or {}).items()}
         for name, value in self._data.items():
             fault = fault_of(value)
             if fault:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field
 from plugins.framework.field import FieldError
-from policies.cel import engine, optionals
+from policies.cel import engine, optionals, rewriting
 from policies.cel.descriptors import PACKAGE, types
 from policies.cel.engine import Compiled, Issue
 from policies.cel.library import regex
+from policies.cel.library.maps import MAP_INSERT
 from policies.cel.program import Program, Wants
 from policies.cel.reads import minimal, reads_of
 from policies.cel.risk import risks_of
@@ -81,10 +82,9 @@ def compile(  # noqa: A001 - as in re.compile: always read with the package befo
         return errors
     found = engine.compile_in(engine.evaluation(), expression.text)
     if isinstance(found, list):
-        hard = [issue for issue in found if not _MIXED_NUMBERS.search(issue.text)]
+        hard = [issue for issue in found if not _is_for_runtime(issue)]
         if hard:
             return _errors(expression, hard, own)
-        # Only numbers of two kinds: the runtime compares them.
         found = engine.compile_in(engine.evaluation(), expression.text, checked=False)
         if isinstance(found, list):
             return _errors(expression, found, own)
@@ -164,8 +164,8 @@ class _Compiler:
         used: frozenset[str],
     ) -> Program:
         expression = compiled.expression
-        if optionals.needs_wrapping(tree.root):
-            expression = engine.evaluation().deserialize(optionals.wrap(tree))
+        if rewriting.is_needed(tree.root, node_types):
+            expression = engine.evaluation().deserialize(rewriting.rewritten(tree, node_types))
         direct = reads_of(tree.root)
         reads = minimal(
             {path for path in direct if path[0] != VARIABLES}.union(
@@ -180,6 +180,7 @@ class _Compiler:
             variables=used,
             risks=risks_of(tree.root, node_types),
             tree=tree,
+            types=node_types,
             type=type_,
             expression=expression,
             roots=frozenset(path[0] for path in reads),
@@ -194,8 +195,6 @@ class _Compiler:
             match node:
                 case Const(value=str() as text) if "\0" in text:
                     yield self._invalid(node, tree, "must not have a NUL character in a text")
-                case Const(value=bytes() as data) if b"\0" in data:
-                    yield self._invalid(node, tree, "must not have a NUL byte")
                 case Struct(name=name) if name:
                     yield self._invalid(node, tree, f"must not make messages, and {name} is one")
                 case Call() if node.function in _REGEX_ARGUMENT:
@@ -276,13 +275,18 @@ def _is_own(node: Select) -> bool:
     return isinstance(node.operand, Ident) and node.operand.name == VARIABLES
 
 
+def _is_for_runtime(issue: Issue) -> bool:
+    """What the checker lacks and the runtime has, or is given when the tree is rewritten."""
+    return _MIXED_NUMBERS.search(issue.text) is not None or MAP_INSERT in issue.text
+
+
 def _is_tolerated(issue: Issue) -> bool:
     """What only the typed check has against it, and evaluation on JSON takes.
 
     Kubernetes sees TrainJobs as plain maps: ``'trainer' in object.spec``, ``object.spec['trainer']`` and
     ``size(object.spec)`` are right. What follows from an earlier error is no error of its own.
     """
-    if _MIXED_NUMBERS.search(issue.text) or _FOLLOWS in issue.text:
+    if _is_for_runtime(issue) or _FOLLOWS in issue.text:
         return True
     overload = _OVERLOAD.search(issue.text)
     if overload is not None:

@@ -124,11 +124,17 @@ def _undefined(*_args: Any) -> Any:
 
 
 def _returning(impl: Callable[..., Any]) -> Callable[..., Any]:
-    """The engine hands times out as Python's, and takes them back only as messages."""
+    """The engine hands times out as Python's, and takes them back only as messages; and cuts texts at NUL."""
 
     def call(*args: Any) -> Any:
         result = impl(*args)
-        return given(result) if isinstance(result, datetime | timedelta) else result
+        if isinstance(result, datetime | timedelta):
+            return given(result)
+        texts = result if type(result) is list else (result,)
+        if any(type(text) is str and "\0" in text for text in texts):
+            # It would be cut there, on its way back to the engine.
+            raise ValueError("a text with a NUL character")
+        return result
 
     return call
 
@@ -197,7 +203,7 @@ _STANDARD: Final[Mapping[str, str]] = {
         "bindings": "cel.bind",
         "encoders": "base64.encode base64.decode",
         "regex": "regex.extract regex.extractAll regex.replace",
-        "two-var-comprehensions": "existsOne transformList",
+        "two-var-comprehensions": "existsOne transformList transformMap transformMapEntry",
     }.items()
     for name in names.split()
 }

@@ -1,11 +1,8 @@
-"""Two things about optionals that the engine gets wrong.
+"""Optionals must not reach a function of ours.
 
 A Python function that is handed an optional, or a list with one in it, takes the process down (a segmentation fault in
 0.1.3). So an optional must be known as one wherever it goes: what would hide it behind ``dyn``, and what would hand it
 to a function of ours, is refused when the expression is compiled.
-
-And no Python function can return one: where Kubernetes' libraries do (``format.named``, ``validate``), ours return the
-bare value, and the call is wrapped in ``optional.ofNonZeroValue``.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ from policies.cel.syntax import (
     ListOf,
     Node,
     Struct,
-    Tree,
     children,
     walk,
 )
@@ -37,11 +33,6 @@ _OPENERS: Final = frozenset({"orValue", "value"})
 @lru_cache(maxsize=1)
 def _ours() -> frozenset[str]:
     return frozenset(function.name for function in functions())
-
-
-@lru_cache(maxsize=1)
-def _wrapped() -> frozenset[str]:
-    return frozenset(function.name for function in functions() if function.is_optional)
 
 
 def hidden(root: Node, types: Mapping[int, Any]) -> Node | None:
@@ -143,46 +134,3 @@ def _is_open(type_: Any) -> bool:
             return any(map(_is_open, type_.abstract_type.parameter_types))
         case _:
             return True
-
-
-def needs_wrapping(root: Node) -> bool:
-    """Whether a function is called whose result stands in an optional."""
-    return any(isinstance(node, Call) and node.function in _wrapped() for node in walk(root))
-
-
-def wrap(tree: Tree) -> bytes:
-    """The tree with every such call wrapped, serialised."""
-    message = type(tree.message)()
-    message.CopyFrom(tree.message)
-    _wrap(message.expr, _Ids(tree.root))
-    return tree.serialized(message)
-
-
-class _Ids:
-    def __init__(self, root: Node) -> None:
-        self._last = max(node.id for node in walk(root))
-
-    def next(self) -> int:
-        self._last += 1
-        return self._last
-
-
-def _wrap(raw: Any, ids: _Ids) -> None:
-    """Of any message of the tree, from the leaves up."""
-    for descriptor, value in raw.ListFields():
-        if descriptor.message_type is not None:
-            for part in value if descriptor.is_repeated else (value,):
-                _wrap(part, ids)
-    if raw.DESCRIPTOR.name == "Expr" and raw.call_expr.function in _wrapped():
-        _enclose(raw, ids)
-
-
-def _enclose(raw: Any, ids: _Ids) -> None:
-    inner = type(raw)()
-    inner.CopyFrom(raw)
-    number = raw.id
-    inner.id = ids.next()
-    raw.Clear()
-    raw.id = number
-    raw.call_expr.function = "optional.ofNonZeroValue"
-    raw.call_expr.args.append(inner)

@@ -37,6 +37,8 @@ class Program:
     risks: tuple[str, ...]
     """What in it could take long or much memory; see ``policies.cel.risk``."""
     tree: Tree = field(repr=False)
+    types: Mapping[int, Any] = field(repr=False)
+    """The static type of each node, as far as it is known."""
     type: cel.Type = field(repr=False)
     """The static type, checked against the typed variables."""
     expression: cel.Expression = field(repr=False)

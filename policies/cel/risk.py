@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from policies.cel.library import functions
+from policies.cel.library.maps import MAP_INSERT
 from policies.cel.syntax import (
     Call,
     Comprehension,
@@ -38,7 +39,8 @@ MOST_PYTHON_IN_LOOPS: Final = 4
 
 _REGEX: Final = frozenset({"matches", "find", "findAll"})
 _GROWING: Final = frozenset({"format", "replace", "join", "split", "lists.range", "strings.quote"})
-_QUADRATIC: Final = frozenset({"distinct", "flatten", "sort", "@sortByAssociatedKeys"})
+_QUADRATIC: Final = frozenset({MAP_INSERT, "distinct", "flatten", "sort", "@sortByAssociatedKeys"})
+_MACROS: Final = {MAP_INSERT: "transformMap", "@sortByAssociatedKeys": "sortBy"}
 _SETS: Final = frozenset({"sets.contains", "sets.equivalent", "sets.intersects"})
 _EQUALITY: Final = frozenset({"_==_", "_!=_"})
 _CHEAP: Final = frozenset(
@@ -169,7 +171,8 @@ class _Walk:
         elif name in _GROWING:
             yield f"{name}(), which can make a text or list many times as long"
         elif name in _QUADRATIC:
-            yield f"{name.lstrip('@')}(), which takes long for long lists"
+            shown = _MACROS.get(name, name)
+            yield f"{shown}(), which takes long for long lists"
         elif name in _SETS and not any(isinstance(arg, ListOf) for arg in node.args):
             yield f"{name}() of two lists of any length"
         elif name == "_+_":

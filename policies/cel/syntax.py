@@ -242,13 +242,6 @@ class Tree:
     types: Mapping[int, Any] = field(default_factory=dict)
     """The message of the static type of each node; empty where nothing was checked."""
 
-    def rooted(self, node: Node) -> bytes:
-        """The serialised tree with ``node`` as its root, on which the engine gives the value of that part."""
-        message = type(self.message)()
-        message.CopyFrom(self.message)
-        message.expr.CopyFrom(node.raw)
-        return self.serialized(message)
-
     def serialized(self, message: Any) -> bytes:
         """A message of the same kind as this tree's, as the engine reads it."""
         kind = "CheckedExpr" if self.is_checked else "ParsedExpr"

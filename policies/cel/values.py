@@ -181,6 +181,8 @@ def _native(value: cel.Value, budget: _Budget, level: int) -> Any:
         case "BYTES":
             found = bytes(value.value())
             budget.take(len(found))
+            if b"\0" in found:
+                raise _Refused(EvaluationError("the result has a NUL byte", "data"))
             return found
         case "ERROR" | "TYPE" | "UNKNOWN":
             return _message(kind, value)
@@ -251,11 +253,17 @@ def fault_of(value: Any) -> str:
     The engine cuts texts at NUL, so that ``"a\0b" == "a"``; takes an int above 2^63 for another type; and fails on a
     lone surrogate in a way that names nothing. orjson finds all of them in one pass at the speed of C.
     """
+    return encode(value)[1]
+
+
+def encode(value: Any) -> tuple[bytes, str]:
+    """The value's JSON and no fault, or nothing and what ``fault_of`` says."""
     try:
         body = orjson.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        return _find_fault(value) or "is no JSON"
-    return _find_fault(value) if _SUSPECT.search(body) else ""
+        return b"", _find_fault(value) or "is no JSON"
+    fault = _find_fault(value) if _SUSPECT.search(body) else ""
+    return (b"", fault) if fault else (body, "")
 
 
 def _find_fault(value: Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from policies.cel.library import formats, lists, network, quantities, regex, semver, urls
+from policies.cel.library import formats, lists, maps, network, quantities, regex, semver, urls
 from policies.cel.library.function import Function
 
 __all__ = ["Function", "functions"]
@@ -18,6 +18,7 @@ def functions() -> tuple[Function, ...]:
     """All of them, by library."""
     return (
         *lists.functions(),
+        *maps.functions(),
         *regex.functions(),
         *quantities.functions(),
         *semver.functions(),

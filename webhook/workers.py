@@ -1,0 +1,429 @@
+"""A few processes that may be killed, in which expressions are evaluated that could take long or much memory.
+
+An evaluation cannot be interrupted from within the process, and holds the interpreter's lock. So what was written by
+who may only write in one namespace, and what has a risk in it (``policies.cel.risk``), runs in a worker; a worker that
+does not answer in time is killed and another started. ::
+
+    pool = Pool()
+    answers = await pool.ask([question, ...], deadline=loop.time() + 2.0)
+    await pool.close()
+
+A policy is served in turn with the others, on all workers but one at a time at most, so that one that hangs keeps
+nobody waiting; after two kills it is quarantined until its digest changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from abc import abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, Protocol
+
+import policies
+from plugins.framework.errors import StationmasterError
+from policies.cel import Answers, EvaluationError, Question
+from policies.cel.protocol import (
+    HEADER,
+    MOST_BYTES,
+    decode_reply,
+    encode_question,
+    failed,
+)
+
+SIZE: Final = 2
+"""Workers: at least two, so that one is left while another is being replaced."""
+MOST_SECONDS: Final = 1.0
+"""For one question. A thousand times what a usual one takes, and well within what the API server waits."""
+MOST_MEMORY: Final = 1024 * 1024 * 1024
+"""Bytes of address space of a worker; 150 MB of it is what the interpreter and the engine take from the start."""
+MOST_KILLS: Final = 2
+"""After which a policy is quarantined."""
+MOST_WAITING: Final = 4096
+"""Questions that wait. More are refused at once: they would not be answered in time."""
+START_SECONDS: Final = 30.0
+"""For a worker to say that it is ready; 0.3 on an idle machine."""
+
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from policies.cel.worker import main; main(int(sys.argv[2]))"
+)
+_ROOT: Final = str(Path(policies.__file__).resolve().parent.parent)
+
+Outcome = Literal["answered", "timeout", "crash", "quarantined", "started"]
+
+
+class Event(NamedTuple):
+    """What happened to a policy's question, for metrics and Events; ``started`` is a worker's, without a policy."""
+
+    outcome: Outcome
+    policy: str = ""
+    digest: str = ""
+
+
+class WorkerDied(StationmasterError):
+    """A worker ended, or could not be started."""
+
+
+class Worker(Protocol):
+    """One process, as the pool sees it."""
+
+    @property
+    @abstractmethod
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+
+    @abstractmethod
+    async def ask(self, frame: bytes) -> bytes:
+        """Send a question, wait for the reply. Raises WorkerDied."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """End it at once, and wait until it is gone."""
+
+
+Start = Callable[[], Awaitable[Worker]]
+
+
+@dataclass(slots=True, eq=False)
+class ProcessWorker(Worker):
+    """A process of the same interpreter, started anew (not forked: it would share locks and memory)."""
+
+    _process: asyncio.subprocess.Process
+
+    @classmethod
+    async def start(cls, *, bytes_of_memory: int = MOST_MEMORY) -> ProcessWorker:
+        """Start one, and wait until it is ready. Raises WorkerDied."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-c",
+                _BOOT,
+                _ROOT,
+                str(bytes_of_memory),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                # Nothing of ours: no token, no proxy, no path of libraries.
+                env={},
+            )
+        except OSError as error:
+            raise WorkerDied(f"no worker could be started: {error}") from error
+        worker = cls(process)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await worker._receive()
+        except BaseException as error:
+            await worker.kill()
+            if isinstance(error, TimeoutError):
+                raise WorkerDied("a worker was not ready in time") from error
+            raise
+        return worker
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.returncode is None
+
+    async def ask(self, frame: bytes) -> bytes:
+        """Send a question, wait for the reply. Raises WorkerDied."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(frame)
+            await self._process.stdin.drain()
+        except (ConnectionError, RuntimeError) as error:
+            raise WorkerDied("a worker ended") from error
+        return await self._receive()
+
+    async def kill(self) -> None:
+        """End it at once, and wait until it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        # Closes the pipes; without it the transport complains when it is collected.
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def _receive(self) -> bytes:
+        assert self._process.stdout is not None
+        try:
+            header = await self._process.stdout.readexactly(HEADER.size)
+            (size,) = HEADER.unpack(header)
+            if size > MOST_BYTES:
+                raise WorkerDied(f"a worker announced {size} bytes")
+            return await self._process.stdout.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise WorkerDied("a worker ended") from error
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    question: Question
+    frame: bytes
+    answers: asyncio.Future[Answers]
+
+    def finish(self, answers: Answers) -> None:
+        """Tell whoever still waits."""
+        if not self.answers.done():
+            self.answers.set_result(answers)
+
+    def fail(self, error: EvaluationError) -> None:
+        self.finish(failed(self.question, error))
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Jobs by policy, taken in turn; a policy has at most ``most`` of them under way."""
+
+    most: int
+    waiting: OrderedDict[str, deque[_Job]] = field(default_factory=OrderedDict)
+    running: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def put(self, job: _Job) -> None:
+        async with self._changed:
+            self.waiting.setdefault(job.question.policy, deque()).append(job)
+            self.size += 1
+            self._changed.notify()
+
+    async def take(self) -> _Job:
+        async with self._changed:
+            while (job := self._next()) is None:
+                await self._changed.wait()
+            return job
+
+    async def done(self, job: _Job) -> None:
+        async with self._changed:
+            policy = job.question.policy
+            self.running[policy] -= 1
+            if not self.running[policy]:
+                del self.running[policy]
+            self._changed.notify()
+
+    def take_all(self) -> Iterable[_Job]:
+        jobs = [job for queue in self.waiting.values() for job in queue]
+        self.waiting.clear()
+        self.size = 0
+        return jobs
+
+    def _next(self) -> _Job | None:
+        for policy in list(self.waiting):
+            queue = self.waiting[policy]
+            while queue and queue[0].answers.done():
+                # Nobody waits any more.
+                queue.popleft()
+                self.size -= 1
+            if not queue:
+                del self.waiting[policy]
+            elif self.running.get(policy, 0) < self.most:
+                job = queue.popleft()
+                self.size -= 1
+                # To the end: the others come first now.
+                self.waiting.move_to_end(policy)
+                if not queue:
+                    del self.waiting[policy]
+                self.running[policy] = self.running.get(policy, 0) + 1
+                return job
+        return None
+
+
+class _Strikes(NamedTuple):
+    digest: str
+    count: int
+
+
+def _ignore(_event: Event) -> None:
+    """Nobody wants to know."""
+
+
+class Pool:
+    """Workers, started with the first question. One event loop's; ``close`` it before that ends."""
+
+    def __init__(
+        self,
+        *,
+        size: int = SIZE,
+        most_seconds: float = MOST_SECONDS,
+        start: Start = ProcessWorker.start,
+        on_event: Callable[[Event], None] = _ignore,
+    ) -> None:
+        """Take the number of workers (at least 2) and the seconds that one question may take."""
+        if size < 2:
+            raise ValueError(f"a pool has at least 2 workers, and not {size}")
+        self._size = size
+        self._most_seconds = most_seconds
+        self._start = start
+        self._on_event = on_event
+        self._strikes: dict[str, _Strikes] = {}
+        self._queue = _Queue(most=size - 1)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """Policy -> digest with which it was killed twice."""
+        return {
+            policy: strikes.digest
+            for policy, strikes in self._strikes.items()
+            if strikes.count >= MOST_KILLS
+        }
+
+    def retain(self, policies: Iterable[str]) -> None:
+        """Forget the kills of policies that no longer exist."""
+        known = set(policies)
+        self._strikes = {key: strikes for key, strikes in self._strikes.items() if key in known}
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        *,
+        deadline: float,
+        clock: Callable[[], float] | None = None,
+    ) -> list[Answers]:
+        """Answer the questions, in their order; those that are not answered by the deadline with errors.
+
+        ``deadline`` in seconds of ``clock`` (that of the event loop where it is left out). Never raises for what a
+        question holds.
+        """
+        loop = asyncio.get_running_loop()
+        left = deadline - (clock or loop.time)()
+        jobs = [await self._admitted(question, loop) for question in questions]
+        waiting = [job.answers for job in jobs if not job.answers.done()]
+        if waiting:
+            try:
+                await asyncio.wait(waiting, timeout=max(left, 0.0))
+            except asyncio.CancelledError:
+                for job in jobs:
+                    job.answers.cancel()
+                raise
+        for job in jobs:
+            # One that is under way goes on until its own time is over: only that counts against its policy.
+            job.fail(
+                EvaluationError(
+                    f"took longer than the {max(left, 0.0):.3g} s that were left", "timeout"
+                )
+            )
+        return [job.answers.result() for job in jobs]
+
+    async def close(self) -> None:
+        """Kill all workers; whoever waits is answered with an error."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        for job in self._queue.take_all():
+            job.fail(_CLOSED)
+
+    async def _admitted(self, question: Question, loop: asyncio.AbstractEventLoop) -> _Job:
+        """The job, in the queue; or answered already."""
+        job = _Job(question, b"", loop.create_future())
+        error = self._refusal(question)
+        if error is None:
+            try:
+                job.frame = encode_question(question, self._most_seconds)
+            except ValueError as too_large:
+                error = EvaluationError(str(too_large), "limit")
+        if error is not None:
+            job.fail(error)
+            return job
+        if not self._tasks:
+            self._tasks = [
+                loop.create_task(self._serve(), name=f"cel-worker-{number}")
+                for number in range(self._size)
+            ]
+        await self._queue.put(job)
+        return job
+
+    def _refusal(self, question: Question) -> EvaluationError | None:
+        if self._closed:
+            return _CLOSED
+        if self.quarantined.get(question.policy) == question.digest:
+            self._on_event(Event("quarantined", question.policy, question.digest))
+            return EvaluationError(
+                f"is not evaluated: its worker was killed {MOST_KILLS} times, until the policy changes",
+                "quarantined",
+            )
+        if self._queue.size >= MOST_WAITING:
+            return EvaluationError(
+                f"is not evaluated: {MOST_WAITING} questions wait already", "limit"
+            )
+        return None
+
+    async def _serve(self) -> None:
+        """One worker after another, for as long as the pool is open."""
+        worker: Worker | None = None
+        try:
+            while True:
+                worker = await self._living(worker)
+                job = await self._queue.take()
+                try:
+                    if worker is None or not worker.is_alive:
+                        # It ended while it was idle, or none could be started: this policy did nothing.
+                        worker = await self._living(worker)
+                    if worker is None:
+                        job.fail(
+                            EvaluationError("is not evaluated: no worker could be started", "crash")
+                        )
+                    elif not await self._run(worker, job):
+                        await worker.kill()
+                        worker = None
+                except BaseException:
+                    job.fail(_CLOSED)
+                    raise
+                finally:
+                    await self._queue.done(job)
+        finally:
+            if worker is not None:
+                await worker.kill()
+
+    async def _living(self, worker: Worker | None) -> Worker | None:
+        """The worker, or a new one in its place; None where none could be started."""
+        if worker is not None:
+            if worker.is_alive:
+                return worker
+            await worker.kill()
+        try:
+            started = await self._start()
+        except WorkerDied:
+            return None
+        self._on_event(Event("started"))
+        return started
+
+    async def _run(self, worker: Worker, job: _Job) -> bool:
+        """Ask; whether the worker may go on."""
+        question = job.question
+        refusal = self._refusal(question)
+        if refusal is not None:
+            # It was quarantined while this one waited.
+            job.fail(refusal)
+            return True
+        try:
+            async with asyncio.timeout(self._most_seconds):
+                reply = decode_reply(await worker.ask(job.frame))
+        except TimeoutError:
+            self._strike(question, "timeout")
+            job.fail(EvaluationError(f"took longer than {self._most_seconds:g} s", "timeout"))
+            return False
+        except WorkerDied:
+            self._strike(question, "crash")
+            job.fail(EvaluationError("ended the process that evaluated it", "crash"))
+            return False
+        job.finish(reply.answers)
+        self._on_event(Event("answered", question.policy, question.digest))
+        return not reply.retire
+
+    def _strike(self, question: Question, outcome: Outcome) -> None:
+        known = self._strikes.get(question.policy)
+        count = known.count if known is not None and known.digest == question.digest else 0
+        self._strikes[question.policy] = _Strikes(question.digest, count + 1)
+        self._on_event(Event(outcome, question.policy, question.digest))
+
+
+_CLOSED: Final = EvaluationError("is not evaluated: the server stops", "crash")
