@@ -204,10 +204,12 @@ _POLICY_COLUMNS: Final = (
     _AGE,
 )
 _EXCEPTION_COLUMNS: Final = (
-    _column("Policies", ".spec.policies[*].name"),
+    # Of several results of one path a column shows the first (tableconvertor.go); the whole list is for -o wide.
+    _column("Policy", ".spec.policies[0].name"),
     _column("Expires", ".spec.expiresAt"),
     _column("Owner", ".spec.owner"),
     _READY,
+    _column("Policies", ".spec.policies", priority=1),
     _column("Reason", ".spec.reason", priority=1),
     _AGE,
 )

@@ -77,7 +77,7 @@ _WORDS: Final = (
     *("Deny", "Warn", "In", "Exists", "CREATE", "FromRequest", "namespace", "Fail", "Forbidden"),
     *("720h", "30d", "0s", "8", "8Gi", "-1", "2027-03-31T00:00:00Z", "2027-02-30T00:00:00Z"),
 )
-_OTHERS: Final = (
+_OTHERS: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 1, -1, 100, 101, 1.0, 1.5, 2**31 - 1, 2**31, 2**70, [], {}),
     *([""], ["a"], ["a", "a"], [1], [None], {"a": 1}, {"a": None}, {"expression": "1"}),
     *({"expression": ""}, {"name": "a"}, {"min": 1}, {"max": "8Gi"}, {"matchLabels": {"a": "b"}}),
@@ -127,16 +127,19 @@ def _document(kind: str, metadata: Json, spec: Json) -> Json:
 def _change(document: Json, dice: Random) -> None:
     parent: Any = document
     key: Any = "spec"
-    while (below := parent[key]) and isinstance(below, dict | list) and dice.random() < 0.85:
+    while dice.random() < 0.85:
+        below: Any = parent[key]
+        if not below or not isinstance(below, dict | list):
+            break
         parent = below
-        key = dice.choice(list(below)) if isinstance(below, dict) else dice.randrange(len(below))
+        key = dice.choice(list(below) if isinstance(below, dict) else range(len(below)))
     if key == "spec" and parent is document:
         parent, key = document["spec"], dice.choice(list(document["spec"]) or ["x"])
     match dice.randrange(6):
-        case 0:
-            parent.pop(key, None) if isinstance(parent, dict) else parent.pop(key)
-        case 1 if isinstance(parent, list):
-            parent.append(deepcopy(parent[key]))
+        case 0 if isinstance(parent, dict):
+            parent.pop(key, None)
+        case 0 | 1 if isinstance(parent, list):
+            parent.append(deepcopy(dice.choice(parent)))
         case 1 if isinstance(parent, dict) and len(parent) > 1:
             parent[key] = deepcopy(dice.choice(list(parent.values())))
         case 2 if isinstance(parent, dict):

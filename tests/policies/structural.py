@@ -83,6 +83,6 @@ def _closed(
                 yield ValidationError(f"unknown field {name}")
 
 
-_Structural: Final = extend(
+_Structural: Final = extend(  # type: ignore[no-untyped-call]  # its stubs leave it out
     Draft4Validator, {"x-kubernetes-list-type": _list_type, "properties": _closed}
 )

@@ -23,7 +23,7 @@ SCHEMAS: dict[str, Json] = {
     kind: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for kind, crd in DEFINITIONS.items()
 }
-ROOT = {"metadata": {"properties": {"name": {}, "namespace": {}}}}
+ROOT: Json = {"metadata": {"properties": {"name": {}, "namespace": {}}}}
 
 
 def schema_of(kind: str) -> Json:
