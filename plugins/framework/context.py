@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from plugins.framework.lines import Line
 
 
-Evaluate = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
+Evaluate = Callable[[Sequence[Any], float | None], Awaitable[Sequence[Any]]]
+"""Questions, and the deadline in the units of the Context's clock -> answers in the same order."""
 
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -27,8 +28,9 @@ def _nothing() -> None:
     """There is no stored TrainJob."""
 
 
-async def nobody(questions: Sequence[Any]) -> Sequence[Any]:
+async def nobody(questions: Sequence[Any], deadline: float | None) -> Sequence[Any]:
     """Nobody is there to be asked."""
+    del deadline
     raise LookupError(f"there are no workers for {len(questions)} questions")
 
 
@@ -54,7 +56,7 @@ class Context:
     now: datetime = EPOCH
     """The time of day by which things expire."""
     evaluate: Evaluate = nobody
-    """Hands questions to the killable workers, which may take until the deadline; answers in the same order."""
+    """Hands questions to the killable workers."""
     round: int = 1
     """Which round of defaults and overrides this is, from 1."""
     again: bool = False

@@ -410,7 +410,7 @@ async def _answered(ctx: Context, asking: Asking[Any]) -> Any:
     try:
         questions = next(asking)
         while True:
-            questions = asking.send(await ctx.evaluate(questions))
+            questions = asking.send(await ctx.evaluate(questions, ctx.deadline))
     except StopIteration as done:
         return done.value
 
