@@ -158,7 +158,9 @@ class PlatformPolicy(
             run.begin_round()
             yield from run.match(view, info.job)
         writing = [m for m in run.matched if _options(m.policy, mode)]
-        asked = [(m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing]
+        asked = [
+            (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
+        ]
         answers = yield from run.ask(view, asked)
         applied: list[merging.Planned] = []
         announced: list[merging.Planned] = []
@@ -179,22 +181,27 @@ class PlatformPolicy(
             for matched in writing:
                 if str(matched.key) in finding.origin.split(", "):
                     run.fail(matched, str(replace(finding, origin="")))
-        for text in placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ():
+        for text in (
+            placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ()
+        ):
             run.warn(text)
         if draft.revision != revision:
-            run.writers.update(key for each in decision.decided for key in each.keys)
-            self._ask_for_another_round(run, by_key)
+            run.writers.update((key, by_key[key]) for each in decision.decided for key in each.keys)
+            self._ask_for_another_round(run)
 
-    def _ask_for_another_round(self, run: Run, by_key: dict[Any, Matched]) -> None:
-        if not run.may_change:
+    @staticmethod
+    def _ask_for_another_round(run: Run) -> None:
+        if not run.may_change or run.ctx.is_update:
             return
         run.ctx.again = True
         if run.ctx.round == MOST_ROUNDS:
-            others = ", ".join(map(str, sorted(run.writers)))
-            for key in sorted(run.writers & by_key.keys()):
+            writers = {**run.wrote_before, **run.writers}
+            others = ", ".join(map(str, sorted(writers)))
+            for _, matched in sorted(writers.items()):
                 run.fail(
-                    by_key[key],
-                    f"what policies write still changes in round {MOST_ROUNDS}; these still write: {others}",
+                    matched,
+                    f"what policies write still changes in round {MOST_ROUNDS}: a value changes what matches, and that "
+                    f"the value; these write: {others}",
                 )
 
     def _plan(
@@ -208,7 +215,7 @@ class PlatformPolicy(
         except ExpressionFault as fault:
             run.fail(matched, str(fault))
             return None
-        return merging.Planned(policy.key, policy.priority, mode, writes)
+        return merging.Planned(policy.key, matched.compiled.rank, mode, writes)
 
 
 Steps = Generator[Sequence[Any], Sequence[Any], None]

@@ -268,6 +268,11 @@ class Pool:
         self._closed = False
 
     @property
+    def is_started(self) -> bool:
+        """Whether there are workers, or were."""
+        return bool(self._tasks)
+
+    @property
     def quarantined(self) -> Mapping[str, str]:
         """Policy -> digest with which it was killed twice."""
         return {
