@@ -9,7 +9,8 @@ from plugins.framework import lines, values
 from plugins.framework.cluster import TRAIN_JOB_CRD
 from webhook.doctor.facts import Facts, Object, Unread
 from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
-from webhook.doctor.registration import CLOSED, covers, entries
+from webhook.doctor.registration import covers, entries
+from webhook.install.settings import CLOSED
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
 from webhook.mode import KEY, NAME, RIGHT
 

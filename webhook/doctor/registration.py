@@ -9,7 +9,7 @@ from plugins.framework import values
 from plugins.framework.api import names
 from webhook.doctor.facts import Facts, Object, Unread
 from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
-from webhook.install.settings import NAMESPACE_NAME, Settings, manifests
+from webhook.install.settings import CLOSED, NAMESPACE_NAME, Settings, manifests
 from webhook.kube.arming import ANNOTATION, Replicas
 from webhook.kube.injector import Configuration
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
@@ -17,9 +17,6 @@ from webhook.kube.shared import CONFIGURATIONS, SERVICE
 REGISTRATION: Final = "registration"
 ORDER: Final = "order"
 FAILURE_POLICY: Final = "failure-policy"
-
-CLOSED: Final = "trainjobs.stationmaster.dev"
-"""The entry that may fail closed, of either configuration."""
 
 SYSTEM: Final = ("kube-system", "kube-public", "kube-node-lease")
 

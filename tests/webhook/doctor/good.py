@@ -13,8 +13,7 @@ from certs.authority import Authority
 from plugins.framework.api import names
 from webhook.doctor import reading
 from webhook.doctor.facts import Facts, Trial
-from webhook.doctor.registration import CLOSED
-from webhook.install.settings import NAMESPACE_NAME, Certificates, Settings, manifests
+from webhook.install.settings import CLOSED, NAMESPACE_NAME, Certificates, Settings, manifests
 from webhook.kube.client import Tried
 from webhook.kube.shared import names_of
 
