@@ -35,6 +35,9 @@ DELETIONS: Final = "deletions.stationmaster.dev"
 MOST_REPLICAS: Final = 999_999
 """As many as that annotation can say."""
 
+POD_GROUPS: Final = "podgroups.stationmaster.dev"
+"""The entry of the component podgroups."""
+
 FAIL_WITH_REPLICAS: Final = "stationmaster.dev/fail-with-replicas"
 """The annotation that kube/arming.py goes by, which is not imported for its name: it brings an HTTP client."""
 
