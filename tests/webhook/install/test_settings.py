@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from plugins.framework.errors import ConfigError
+from webhook import yamlio
 from webhook.install.settings import (
     CLOSED,
     DELETIONS,
@@ -85,6 +88,20 @@ def test_a_namespace_that_is_excluded_twice_is_named_once() -> None:
         assert expression["values"] == [
             *("kube-system", "kube-public", "kube-node-lease", NAMESPACE, "team")
         ]
+
+
+@pytest.mark.parametrize("podgroups", [False, True])
+def test_gitops_tools_are_told_of_the_field_that_is_armed(*, podgroups: bool) -> None:
+    page = (Path(__file__).parents[3] / "docs/install.md").read_text(encoding="utf-8")
+    snippets = [
+        yamlio.load(text) for text in re.findall(r"```yaml\n(# Flux.*?)```", page, re.DOTALL)
+    ]
+    ((rule,),) = [each["spec"]["driftDetection"]["ignore"] for each in snippets]
+    ours = [obj for obj in manifests(Settings(podgroups=podgroups)) if "webhooks" in obj]
+    assert all(re.fullmatch(rule["target"]["kind"], obj["kind"]) for obj in ours)
+    for obj in ours:
+        armed = [i for i, entry in enumerate(obj["webhooks"]) if entry["name"] == CLOSED]
+        assert rule["paths"] == [f"/webhooks/{i}/failurePolicy" for i in armed]
 
 
 def test_what_arms_reads_what_is_said() -> None:
