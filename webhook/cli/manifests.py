@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 )
 @options.log_level
 @click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
+@click.option("--no-events", is_flag=True, help="Write no Events on TrainJobs.")
 @click.option("--podgroups", is_flag=True, help="Correct the Trainer's PodGroups, too.")
 @options.output(("yaml", "json"))
 def command(  # noqa: PLR0913  # one argument an option
@@ -74,6 +75,7 @@ def command(  # noqa: PLR0913  # one argument an option
     kueue_user: str,
     log_level: str,
     no_network_policy: bool,
+    no_events: bool,
     podgroups: bool,
     output: str,
 ) -> int:
@@ -93,6 +95,7 @@ def command(  # noqa: PLR0913  # one argument an option
         excluded_namespaces=excluded,
         kueue_user=kueue_user,
         network_policy=not no_network_policy,
+        events=not no_events,
         podgroups=podgroups,
     )
     out.write_objects(output, manifests(settings), as_list=True)

@@ -22,6 +22,9 @@ NAMESPACE: Final = "stationmaster-system"
 KUEUE_USER: Final = "system:serviceaccount:kueue-system:kueue-controller-manager"
 """Kueue's controller, as the manifests have it."""
 
+NO_EVENTS: Final = "--no-events"
+"""The flag of ``serve``."""
+
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -47,6 +50,8 @@ class Settings:
     """In which nothing is done; ours and those of Kubernetes always are."""
     kueue_user: str = KUEUE_USER
     network_policy: bool = True
+    events: bool = True
+    """Whether Events are written on TrainJobs."""
     podgroups: bool = False
     """Whether PodGroups are corrected, too."""
 
@@ -77,6 +82,8 @@ def manifests(settings: Settings) -> list[Object]:
     objects = kustomization.build(source() / "overlays" / settings.certificates)
     if settings.podgroups:
         objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
+    if not settings.events:
+        objects = _without_events(objects, settings.certificates)
     if settings.namespace != NAMESPACE:
         objects = [_moved(obj, settings.namespace) for obj in objects]
     if not settings.network_policy:
@@ -101,6 +108,16 @@ def _rank(obj: Object) -> int:
 def _webhooks(objects: Sequence[Object]) -> Iterator[Object]:
     for obj in objects:
         yield from obj.get("webhooks", ())
+
+
+def _without_events(objects: Sequence[Object], certificates: Certificates) -> list[Object]:
+    """Neither the rights nor the writing; and no Lease where nothing else is written."""
+    gone = {"stationmaster-events"}
+    if certificates == "cert-manager":
+        gone.add("stationmaster-lease")
+    for container in kustomization.containers(objects):
+        container["args"] = [*container["args"], NO_EVENTS]
+    return [obj for obj in objects if obj["metadata"]["name"] not in gone]
 
 
 def _moved(obj: Object, namespace: str) -> Object:

@@ -264,7 +264,7 @@ async def test_in_a_cluster_what_fails_closed_no_longer_does_when_the_last_one_l
             while policies() != ["Fail", "Fail"]:  # noqa: ASYNC110  # only the objects tell
                 await asyncio.sleep(0.01)
         assert (await running.ask("/healthz?verbose"))[1] == (
-            "[+]certificate ok\n[+]chores ok\nhealthz check passed\n"
+            "[+]certificate ok\n[+]events ok\n[+]chores ok\nhealthz check passed\n"
         )
         monkeypatch.setattr(Server, "drain", drain)
         ours.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {"readyReplicas": 2}})
@@ -320,6 +320,6 @@ async def test_in_a_cluster_files_of_a_certificate_need_no_writes(
         await running.until("/readyz/certificate", "ok")
         await running.until("/readyz/caches", "not yet read")
 
-    await serving(replace(around, cert_files=tmp_path), story)
+    await serving(replace(around, cert_files=tmp_path, events=False), story)
 
     assert not any(seen.path.startswith(OURS) for seen in server.requests)
