@@ -12,7 +12,6 @@ import yaml
 from tests.deploy import tools
 from tests.deploy.conftest import OVERLAYS, Rendered
 from tests.deploy.tools import CHART, Object
-from webhook.install import settings as install
 from webhook.kube.arming import ANNOTATION
 
 HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
@@ -37,28 +36,6 @@ def test_by_default_both_are_the_same(kubectl: str, helm: str, overlay: str) -> 
     assert set(by_helm) == set(by_kustomize)
     for name, obj in by_kustomize.items():
         assert by_helm[name] == obj, name
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_without_events_both_have_neither_the_writing_nor_the_rights(
-    helm: str, overlay: install.Certificates
-) -> None:
-    with_events = comparable(install.manifests(install.Settings(certificates=overlay)))
-    without = comparable(install.manifests(install.Settings(certificates=overlay, events=False)))
-    gone = {("ClusterRole", "stationmaster-events"), ("ClusterRoleBinding", "stationmaster-events")}
-    if overlay == "cert-manager":
-        gone |= {("Role", "stationmaster-lease"), ("RoleBinding", "stationmaster-lease")}
-
-    assert set(with_events) - set(without) == gone
-    by_helm = comparable(tools.templated(helm, f"certificates={overlay}", "events.enabled=false"))
-    assert set(by_helm) == set(without)
-    for name in set(by_helm) - {("Deployment", "stationmaster")}:
-        assert by_helm[name] == with_events[name], name
-    for rendered in (by_helm, without):
-        pod = rendered["Deployment", "stationmaster"]["spec"]["template"]["spec"]
-        assert install.NO_EVENTS in pod["containers"][0]["args"]
-    pod = with_events["Deployment", "stationmaster"]["spec"]["template"]["spec"]
-    assert install.NO_EVENTS not in pod["containers"][0]["args"]
 
 
 def test_the_default_is_self_managed(helm: str) -> None:

@@ -39,6 +39,11 @@ SETTINGS: Final[dict[str, tuple[Settings, tuple[str, ...]]]] = {
         Settings(podgroups=True, certificates="cert-manager"),
         ("podGroups.enabled=true", "certificates=cert-manager"),
     ),
+    "no Events": (Settings(events=False), ("events.enabled=false",)),
+    "no Events, and PodGroups with cert-manager": (
+        Settings(events=False, podgroups=True, certificates="cert-manager"),
+        ("events.enabled=false", "podGroups.enabled=true", "certificates=cert-manager"),
+    ),
     "no network policy": (Settings(network_policy=False), ("networkPolicy=false",)),
 }
 

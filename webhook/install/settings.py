@@ -80,10 +80,10 @@ def source() -> Path:
 def manifests(settings: Settings) -> list[Object]:
     """All objects in the order in which to apply them: our namespace first, the registration last."""
     objects = kustomization.build(source() / "overlays" / settings.certificates)
-    if settings.podgroups:
-        objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
     if not settings.events:
         objects = _without_events(objects, settings.certificates)
+    if settings.podgroups:
+        objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
     if settings.namespace != NAMESPACE:
         objects = [_moved(obj, settings.namespace) for obj in objects]
     if not settings.network_policy:
