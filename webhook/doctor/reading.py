@@ -18,10 +18,10 @@ from webhook import mode
 from webhook.doctor.facts import Facts, Many, Object, One, Right, Trial, Unread
 from webhook.doctor.registration import webhooks
 from webhook.doctor.trust import secret_of
+from webhook.doctor.workload import is_without_events
 from webhook.install.settings import (
     NAMESPACE,
     NAMESPACE_NAME,
-    NO_EVENTS,
     Certificates,
     Settings,
     manifests,
@@ -209,7 +209,7 @@ async def _rights(
     api: ApiServer, namespace: str, certificates: Certificates, deployment: asyncio.Task[One]
 ) -> Mapping[Right, bool] | Unread:
     """What of all that the manifests grant our service account is granted."""
-    events = not _is_without_events(await deployment)
+    events = not is_without_events(await deployment)
     needed = list(dict.fromkeys(needs(namespace, certificates, events=events)))
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -225,14 +225,6 @@ async def _rights(
         return dict(zip(needed, [first, *rest], strict=True))
 
     return await _or_unread(ask_all(), "create", _REVIEWS)
-
-
-def _is_without_events(deployment: One) -> bool:
-    """Whether it was installed so that none are written."""
-    if deployment is None or isinstance(deployment, Unread):
-        return False
-    containers = values.at_obj(deployment, "spec", "template", "spec").get("containers")
-    return any(NO_EVENTS in values.items(each.get("args")) for each in values.objects(containers))
 
 
 def needs(namespace: str, certificates: Certificates, *, events: bool = True) -> Iterator[Right]:

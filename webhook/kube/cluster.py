@@ -17,7 +17,8 @@ from plugins.framework import lines
 from plugins.framework.api import names
 from plugins.framework.interface import WatchExtensionPlugin
 from webhook.kube import client, resources
-from webhook.kube.events import FailedJobs, Mirror
+from webhook.kube.events import Mirror
+from webhook.kube.failed import FailedJobs
 from webhook.kube.live import Live
 from webhook.kube.mode import ModeFollower
 from webhook.kube.owners import Owners
@@ -113,7 +114,10 @@ class Cluster:
         """The TrainJob of a PodGroup, as it is stored now. Raises Unresolved."""
         return await self._owners.owned(ctx, owner)
 
-    def _has_train_job(self, namespace: str, name: str) -> bool:
+    def _has_train_job(self, namespace: str, name: str) -> bool | None:
+        """None while TrainJobs have not been read."""
+        if not self.source.is_synced(resources.TRAIN_JOBS):
+            return None
         return self.snapshot.has_train_job(namespace, name)
 
     def checks(self) -> Mapping[str, Check]:

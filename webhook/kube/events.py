@@ -8,23 +8,23 @@ any of it, and no failure of it is more than a line in the log and a count.
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import orjson
 
 from plugins.framework import values
 from plugins.framework.api import names
-from webhook.kube import failures, resources
-from webhook.kube.allowance import Allowance
+from webhook.kube import failures
 from webhook.kube.calls import Failure as CallFailure
 from webhook.kube.client import ApiError, Unreachable
 from webhook.kube.correlator import Correlator, Write
 from webhook.kube.failures import Failure, Ref, Told
-from webhook.kube.recent import Recent
+from webhook.kube.jobsets import JobSets
 from webhook.kube.reflector import Reflector, Surroundings, Tell
 from webhook.kube.resources import Resource
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from webhook.kube.calls import Calls
     from webhook.kube.client import Requests
+    from webhook.kube.failed import FailedJobs
 
 TURN_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 300.0
@@ -46,14 +47,9 @@ FRESH_SECONDS: Final = 900.0
 """Conditions stay for ever, and Events for an hour: of older failures an Event may have been and gone."""
 
 MOST_WAITING: Final = 4096
-MOST_FAILED: Final = 2048
-MOST_OWNERS: Final = 4096
 LOOKS: Final = 5
 LOOK_SECONDS: Final = 2.0
 """How often, and how long apart, the TrainJob of an event is looked for: the event may come first."""
-
-READS_AT_ONCE: Final = 20
-READS_PER_SECOND: Final = 5.0
 
 Result: TypeAlias = Literal["created", "counted", "failed", "dropped"]
 
@@ -79,57 +75,19 @@ class Holder(Protocol):
     """Who of the replicas writes; ``lease.Elector`` is one."""
 
     @property
+    @abstractmethod
     def is_holder(self) -> bool:
         """Whether it is us."""
 
     @property
+    @abstractmethod
     def identity(self) -> str:
         """What we are called."""
 
     @property
+    @abstractmethod
     def last_problem(self) -> str | None:
         """Why it is not known who does."""
-
-
-class FailedJobs:
-    """The TrainJobs that have failed, of those that the caches follow; the oldest are forgotten."""
-
-    def __init__(self) -> None:
-        """Know none."""
-        self._failed: dict[tuple[str, str], Failure] = {}
-        self.is_news = False
-        """Whether something came since it was asked for."""
-
-    def swap(self, kept: Sequence[bytes]) -> None:
-        """All there are, each as JSON."""
-        self._failed.clear()
-        for data in kept:
-            self.put(orjson.loads(data))
-
-    def put(self, obj: dict[str, Any]) -> None:
-        """One, as it is now."""
-        failure = failures.of_train_job(obj)
-        if failure is None:
-            metadata = values.obj(obj.get("metadata"))
-            self.drop(values.text(metadata.get("namespace")), values.text(metadata.get("name")))
-            return
-        key = failure.about.namespace, failure.about.name
-        if self._failed.get(key) == failure:
-            return
-        self._failed.pop(key, None)
-        self._failed[key] = failure
-        self.is_news = True
-        if len(self._failed) > MOST_FAILED:
-            del self._failed[next(iter(self._failed))]
-
-    def drop(self, namespace: str, name: str) -> None:
-        """This one is gone."""
-        self._failed.pop((namespace, name), None)
-
-    def since(self, at: datetime) -> list[Failure]:
-        """Those that failed then or later."""
-        self.is_news = False
-        return [each for each in self._failed.values() if each.last >= at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +108,7 @@ class Mirror:
         calls: Calls,
         failed: FailedJobs,
         *,
-        exists: Callable[[str, str], bool],
+        exists: Callable[[str, str], bool | None],
         is_off: Callable[[], bool],
         around: Surroundings,
         counter: Counter,
@@ -159,7 +117,8 @@ class Mirror:
     ) -> None:
         """Read by ``requests``, write by ``calls``.
 
-        ``exists`` knows the TrainJobs by namespace and name, ``is_off`` whether to write nothing at all.
+        ``exists`` knows the TrainJobs by namespace and name, or says None while it does not; ``is_off``
+        whether to write nothing at all.
         """
         self._requests = requests
         self._calls = calls
@@ -184,10 +143,7 @@ class Mirror:
         """Know nothing: what there is, is read anew."""
         self._correlator = Correlator(self._around.clock)
         self._waiting: deque[_Seen] = deque()
-        self._owners: Recent[str, Ref] = Recent(MOST_OWNERS)
-        self._reads = Allowance(
-            burst=READS_AT_ONCE, per_second=READS_PER_SECOND, clock=self._around.clock
-        )
+        self._jobsets = JobSets(self._requests, self._around.clock)
         self._failed.is_news = True
 
     def stalled(self) -> str | None:
@@ -241,7 +197,7 @@ class Mirror:
         """An Event of ours is there."""
         self._correlator.put(each)
         if each.related:
-            self._owners[each.related] = each.about
+            self._jobsets.learn(each.related, each.about)
 
     def told_all(self, told: Iterable[Told]) -> None:
         """These are all the Events of ours."""
@@ -283,12 +239,15 @@ class Mirror:
         if seen.not_before > now:
             self._waiting.append(seen)
             return
-        looks = seen.looks + 1
-        try:
-            job = await self._job_of(about) if self._exists(about.namespace, about.name) else None
-        except CallFailure as error:
-            self._tell_once(f"cannot read by name: {_said(error)}")
-            job, looks = None, seen.looks  # that ends, and is no fault of the event
+        is_there = self._exists(about.namespace, about.name)
+        # Not to know yet, or not to be able to ask, is no fault of the event: that ends.
+        looks, job = seen.looks + (is_there is not None), None
+        if is_there:
+            try:
+                job = await self._job_of(about)
+            except CallFailure as error:
+                self._tell_once(f"cannot read by name: {_said(error)}")
+                looks = seen.looks
         if job is not None:
             self._correlator.see(job, seen.failure)
         elif looks < LOOKS:
@@ -296,41 +255,7 @@ class Mirror:
 
     async def _job_of(self, about: Ref) -> Ref | None:
         """The TrainJob that something is about: itself, or the one whose JobSet it is."""
-        if about.kind == names.TRAIN_JOB:
-            return about
-        known = self._owners.get(about.uid)
-        if known is not None:
-            return known
-        if not self._reads.take():
-            raise Unreachable("too many are asked for at once")
-        jobset, job = await asyncio.gather(
-            self._read(resources.JOB_SETS, about), self._read(resources.TRAIN_JOBS, about)
-        )
-        uid = values.text(job.get("uid"))
-        owners = values.objects(jobset.get("ownerReferences"))
-        is_owned = any(o.get("controller") is True and o.get("uid") == uid for o in owners)
-        if jobset.get("uid") != about.uid or not uid or not is_owned:
-            return None
-        found = Ref(
-            api_version=names.API_VERSION,
-            kind=names.TRAIN_JOB,
-            namespace=about.namespace,
-            name=about.name,
-            uid=uid,
-            version=values.text(job.get("resourceVersion")),
-        )
-        self._owners[about.uid] = found
-        return found
-
-    async def _read(self, resource: Resource, about: Ref) -> dict[str, Any]:
-        """The metadata of the one of that name; empty where there is none. A list of one takes no further right."""
-        one = replace(resource, namespace=about.namespace, only=about.name, metadata_only=True)
-        found = await self._requests.get(one.path, one.selection, accept=one.accept(is_list=True))
-        for item in values.objects(values.obj(found).get("items")):
-            metadata = values.obj(item.get("metadata"))
-            if metadata.get("name") == about.name:
-                return metadata
-        return {}
+        return about if about.kind == names.TRAIN_JOB else await self._jobsets.owner(about)
 
     # What is written
 

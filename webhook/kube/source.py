@@ -97,6 +97,10 @@ class Source:
         ]
         return "not yet read: " + ", ".join(missing) if missing else None
 
+    def is_synced(self, resource: Resource) -> bool:
+        """Whether a kind that is followed has been listed."""
+        return any(r.resource is resource and r.synced for r in self.reflectors)
+
     def _is_awaited(self, reflector: Reflector) -> bool:
         """Whether there is something to be read; a CRD may also be there without the version that we read."""
         return self._is_served(reflector.resource) and not reflector.absent

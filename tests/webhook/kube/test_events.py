@@ -33,12 +33,11 @@ from webhook.kube import failures
 from webhook.kube.client import ApiError, Client, Unreachable
 from webhook.kube.events import (
     FRESH_SECONDS,
-    MOST_FAILED,
     MOST_WAITING,
     STALLED_SECONDS,
-    FailedJobs,
     Mirror,
 )
+from webhook.kube.failed import FailedJobs
 from webhook.kube.failures import Ref, name_of
 from webhook.kube.reflector import Surroundings
 
@@ -66,7 +65,7 @@ class World:
     holder: Holder = field(default_factory=Holder)
     calls: FakeCalls = field(default_factory=FakeCalls)
     counts: Counter[str] = field(default_factory=Counter)
-    jobs: set[str] = field(default_factory=lambda: {"demo"})
+    jobs: set[str] | None = field(default_factory=lambda: {"demo"})
     is_off: bool = False
     log: io.BytesIO = field(default_factory=io.BytesIO)
     turns: int = 0
@@ -82,7 +81,7 @@ class World:
             self.client,
             self.calls,
             self.failed,
-            exists=lambda namespace, name: namespace == NAMESPACE and name in self.jobs,
+            exists=self._exists,
             is_off=lambda: self.is_off,
             around=Surroundings(
                 clock=lambda: self.now,
@@ -101,6 +100,9 @@ class World:
 
     def event(self, result: str, count: int = 1) -> None:
         self.counts[result] += count
+
+    def _exists(self, namespace: str, name: str) -> bool | None:
+        return None if self.jobs is None else namespace == NAMESPACE and name in self.jobs
 
     async def _sleep(self, _seconds: float) -> None:
         self.turns += 1
@@ -229,23 +231,34 @@ async def test_a_jobset_that_is_not_the_trainjobs_says_nothing_of_it(
 
 
 async def test_the_trainjob_may_be_known_a_moment_after_the_event(world: World) -> None:
-    world.jobs.clear()
+    world.jobs = set()
     world.server.put(warning(), TRAIN_JOBS)
     async with world.running():
         await world.watched()
         await world.turn()
-        world.jobs.add("demo")
+        world.jobs = {"demo"}
+        await world.written_once()
+
+
+async def test_while_trainjobs_have_not_been_read_it_waits(world: World) -> None:
+    world.jobs = None
+    world.server.put(warning(), TRAIN_JOBS)
+    async with world.running():
+        await world.watched()
+        await world.settled()
+        assert world.calls.writes == []
+        world.jobs = {"demo"}
         await world.written_once()
 
 
 async def test_an_event_about_no_trainjob_costs_nothing(world: World) -> None:
     """Whoever may write events may write of whatever he likes."""
-    world.jobs.clear()
+    world.jobs = set()
     world.server.put(of_jobset(), JOB_SETS)
     async with world.running():
         await world.watched()
         await world.settled()
-        world.jobs.add("demo")
+        world.jobs = {"demo"}
         await world.settled()
 
     assert world.calls.writes == []
@@ -496,28 +509,3 @@ async def test_a_loop_that_does_not_turn_shows(world: World) -> None:
         await world.turn()
         await world.turn()
         assert world.mirror.stalled() is None
-
-
-def test_of_failed_jobs_the_oldest_are_forgotten() -> None:
-    failed = FailedJobs()
-    for number in range(MOST_FAILED + 1):
-        failed.put(late(f"job-{number}"))
-    found = failed.since(NOON)
-
-    assert len(found) == MOST_FAILED
-    assert "job-0" not in {each.about.name for each in found}
-
-
-def test_jobs_that_go_or_recover_have_not_failed() -> None:
-    failed = FailedJobs()
-    for name in ("a", "b", "c"):
-        failed.put(late(name))
-    failed.drop(NAMESPACE, "a")
-    failed.put(train_job("b"))
-    assert [each.about.name for each in failed.since(NOON)] == ["c"]
-
-    failed.put(late("c"))
-    assert not failed.is_news, "it is as it was"
-
-    failed.swap([])
-    assert failed.since(NOON) == []
