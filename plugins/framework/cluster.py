@@ -397,6 +397,7 @@ _KEPT_METADATA: Final = {
     names.CLUSTER_TRAINING_RUNTIME: _LABELLED,
     names.TRAINING_RUNTIME: _LABELLED,
     "Namespace": _LABELLED,
+    names.TRAIN_JOB: (*_NAMES, "uid", "resourceVersion"),  # an Event about it names both
     names.JOB_SET: _OWNED,
     names.POD_GROUP: _OWNED,
 }

@@ -61,6 +61,7 @@ def test_helm_finds_nothing_wrong(helm: str) -> None:
         "logLevel=trace",
         "image.repository=",
         "podGroups.enabled=maybe",
+        "events.enabled=maybe",
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(helm: str, setting: str) -> None:
@@ -122,7 +123,7 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
 
     assert set(schema["properties"]) - {"global"} == set(values)
-    for name in ("image", "webhooks", "podGroups"):
+    for name in ("image", "webhooks", "events", "podGroups"):
         assert set(schema["properties"][name]["properties"]) == set(values[name])
 
 

@@ -73,6 +73,11 @@ SETTINGS: Final[dict[str, tuple[Settings, tuple[str, ...]]]] = {
         Settings(podgroups=True, certificates="cert-manager"),
         ("podGroups.enabled=true", "certificates=cert-manager"),
     ),
+    "no Events": (Settings(events=False), ("events.enabled=false",)),
+    "no Events, and PodGroups with cert-manager": (
+        Settings(events=False, podgroups=True, certificates="cert-manager"),
+        ("events.enabled=false", "podGroups.enabled=true", "certificates=cert-manager"),
+    ),
     "no network policy": (Settings(network_policy=False), ("networkPolicy=false",)),
 }
 
@@ -89,6 +94,7 @@ OPTIONS: Final = {
     "webhooks.excludedNamespaces": "excluded",
     "webhooks.kueueUser": "kueue_user",
     "podGroups.enabled": "podgroups",
+    "events.enabled": "no_events",
     "networkPolicy": "no_network_policy",
     "priorityClassName": "priority_class",
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.deploy.conftest import Rendered
+from webhook.install import settings as install
+from webhook.kube.events import FOLLOWED
 from webhook.kube.resources import ALWAYS, ASKED
 
 CACHES = "the caches list and watch it (webhook/kube/resources.py)"
@@ -12,6 +14,10 @@ ADVICE = "the warnings of plugins/lifecycle are made of it (webhook/kube/resourc
 CERTIFICATES = "certificates shared by the replicas (webhook/kube/secret.py)"
 LEASE = "who of the replicas writes (webhook/kube/lease.py)"
 SWITCH = "the mode is followed, by the one name (webhook/kube/mode.py)"
+EVENTS = (
+    "what is told of TrainJobs and JobSets, and which of it we have told (webhook/kube/events.py)"
+)
+TELLING = "an Event on a TrainJob; to tell it again is to count it on (webhook/kube/correlator.py)"
 BUNDLE = (
     "the caBundle is compared and repaired (webhook/kube/injector.py), Fail armed and disarmed"
     " (webhook/kube/arming.py)"
@@ -48,6 +54,10 @@ FOR = {
         )
         for verb in ("list", "watch")
     },
+    ("/events", "list"): EVENTS,
+    ("/events", "watch"): EVENTS,
+    ("/events", "create"): TELLING,
+    ("/events", "patch"): TELLING,
     ("/configmaps", "get"): "the Trainer's snapshot of a runtime, beside its TrainJob",
 }
 NAMED = {
@@ -121,15 +131,32 @@ def test_secrets_are_never_listed_and_never_another_namespaces(manifests: Render
 def test_what_is_kept_may_be_read(manifests: Rendered) -> None:
     may = {(what, verb) for what, verb, _ in granted(manifests, "ClusterRole")}
 
-    for resource in (*ALWAYS, *ASKED):
+    for resource in (*ALWAYS, *ASKED, *FOLLOWED):
         for verb in ("list", "watch"):
             assert (f"{resource.group}/{resource.plural}", verb) in may
 
 
-def test_with_cert_manager_nothing_may_be_written(kubectl: str) -> None:
+def test_with_cert_manager_only_events_may_be_written_and_who_writes_them(kubectl: str) -> None:
     from tests.deploy.tools import kustomized  # noqa: PLC0415  # needs kubectl
 
     rendered = kustomized(kubectl, "cert-manager")
+    writes = {
+        (what, verb)
+        for kind in ("Role", "ClusterRole")
+        for what, verb, _ in granted(rendered, kind)
+        if verb not in {"get", "list", "watch"}
+    }
+
+    assert writes == {
+        ("/events", "create"),
+        ("/events", "patch"),
+        ("coordination.k8s.io/leases", "create"),
+        ("coordination.k8s.io/leases", "update"),
+    }
+
+
+def test_with_cert_manager_and_without_events_nothing_may_be_written() -> None:
+    rendered = install.manifests(install.Settings(certificates="cert-manager", events=False))
     verbs = {v for kind in ("Role", "ClusterRole") for _, v, _ in granted(rendered, kind)}
 
     assert verbs == {"get", "list", "watch"}

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
 @click.option("--priority-class", metavar="NAME", default="", help="Of the pods.")
 @options.log_level
 @click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
+@click.option("--no-events", is_flag=True, help="Write no Events on TrainJobs.")
 @click.option("--podgroups", is_flag=True, help="Correct the Trainer's PodGroups, too.")
 @options.output(("yaml", "json"))
 def command(  # noqa: PLR0913  # one argument an option
@@ -111,6 +112,7 @@ def command(  # noqa: PLR0913  # one argument an option
     priority_class: str,
     log_level: str,
     no_network_policy: bool,
+    no_events: bool,
     podgroups: bool,
     output: str,
 ) -> int:
@@ -135,6 +137,7 @@ def command(  # noqa: PLR0913  # one argument an option
         image_pull_secrets=image_pull_secrets,
         priority_class=priority_class,
         network_policy=not no_network_policy,
+        events=not no_events,
         podgroups=podgroups,
     )
     objects = install.manifests(settings)

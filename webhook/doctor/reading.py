@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
@@ -18,7 +18,14 @@ from webhook import mode
 from webhook.doctor.facts import Facts, Many, Object, One, Right, Trial, Unread
 from webhook.doctor.installed import calls_for_pod_groups, ours
 from webhook.doctor.trust import secret_of
-from webhook.install.settings import NAMESPACE, NAMESPACE_NAME, Certificates, Settings, manifests
+from webhook.doctor.workload import is_without_events
+from webhook.install.settings import (
+    NAMESPACE,
+    NAMESPACE_NAME,
+    Certificates,
+    Settings,
+    manifests,
+)
 from webhook.kube.calls import Failure
 from webhook.kube.client import ApiError, Query, Tried
 from webhook.kube.shared import CONFIGURATIONS, LEASE, SERVICE
@@ -71,7 +78,6 @@ async def read(
     )
     home = namespace or _registered(mutating) or _registered(validating) or NAMESPACE
     certificates = _certificates(mutating)
-    account = needs(home, certificates, pod_groups=calls_for_pod_groups(mutating))
     here = f"namespaces/{home}"
     query = {"labelSelector": f"app.kubernetes.io/name={SERVICE}"}
     async with asyncio.TaskGroup() as asked:
@@ -82,7 +88,7 @@ async def read(
         switch = asked.create_task(_get(api, f"/api/v1/{here}/configmaps/{mode.NAME}"))
         secret = asked.create_task(_get(api, f"/api/v1/{here}/secrets/{secret_of(certificates)}"))
         trial = asked.create_task(_trial(api, try_in))
-        rights = asked.create_task(_rights(api, home, account))
+        rights = asked.create_task(_rights(api, home, certificates, mutating, deployment))
     return Facts(
         now=now(),
         namespace=home,
@@ -194,10 +200,23 @@ async def _trial(api: ApiServer, namespace: str) -> Trial:
 
 
 async def _rights(
-    api: ApiServer, namespace: str, granted: Iterable[Right]
+    api: ApiServer,
+    namespace: str,
+    certificates: Certificates,
+    mutating: Many,
+    deployment: asyncio.Task[One],
 ) -> Mapping[Right, bool] | Unread:
     """What of all that the manifests grant our service account is granted."""
-    needed = list(dict.fromkeys(granted))
+    needed = list(
+        dict.fromkeys(
+            needs(
+                namespace,
+                certificates,
+                pod_groups=calls_for_pod_groups(mutating),
+                events=not is_without_events(await deployment),
+            )
+        )
+    )
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def ask(right: Right) -> bool:
@@ -215,10 +234,12 @@ async def _rights(
 
 
 def needs(
-    namespace: str, certificates: Certificates, *, pod_groups: bool = False
+    namespace: str, certificates: Certificates, *, pod_groups: bool = False, events: bool = True
 ) -> Iterator[Right]:
     """Each verb that the manifests grant."""
-    settings = Settings(namespace=namespace, certificates=certificates, podgroups=pod_groups)
+    settings = Settings(
+        namespace=namespace, certificates=certificates, podgroups=pod_groups, events=events
+    )
     for role in manifests(settings):
         within = role["metadata"].get("namespace", "")
         for rule in role.get("rules", ()):

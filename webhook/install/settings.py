@@ -24,6 +24,9 @@ NAMESPACE: Final = "stationmaster-system"
 KUEUE_USER: Final = "system:serviceaccount:kueue-system:kueue-controller-manager"
 """Kueue's controller, as the manifests have it."""
 
+NO_EVENTS: Final = "--no-events"
+"""The flag of ``serve``."""
+
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 CLOSED: Final = "trainjobs.stationmaster.dev"
@@ -73,6 +76,8 @@ class Settings:
     image_pull_secrets: tuple[str, ...] = ()
     priority_class: str = ""
     network_policy: bool = True
+    events: bool = True
+    """Whether Events are written on TrainJobs."""
     podgroups: bool = False
     """Whether PodGroups are corrected, too."""
 
@@ -126,25 +131,31 @@ def source() -> Path:
 def manifests(settings: Settings) -> list[Object]:
     """All objects in the order in which to apply them: our namespace first, the registration last."""
     objects = kustomization.build(source() / "overlays" / settings.certificates)
+    if not settings.events:
+        objects = _without_events(objects, settings.certificates)
     if settings.podgroups:
         objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
     if settings.namespace != NAMESPACE:
         objects = [_moved(obj, settings.namespace) for obj in objects]
     if not settings.network_policy:
         objects = [obj for obj in objects if obj["kind"] != "NetworkPolicy"]
+    _set(objects, settings)
+    return sorted(objects, key=_rank)  # stable: else as the files name them
+
+
+def _set(objects: Sequence[Object], settings: Settings) -> None:
+    """Say in the objects themselves what is not a matter of which there are."""
     for obj in objects:
         if "webhooks" in obj:
             _fail(obj, settings)
+        if obj["kind"] == "Deployment":
+            _deploy(obj["spec"], settings)
     for webhook in _webhooks(objects):
         _wait(webhook, settings.timeout_seconds)
         _exclude(webhook, settings.excluded_namespaces)
         _know_kueue(webhook, settings.kueue_user)
-    for obj in objects:
-        if obj["kind"] == "Deployment":
-            _deploy(obj["spec"], settings)
     for container in kustomization.containers(objects):
         _run(container, settings)
-    return sorted(objects, key=_rank)  # stable: else as the files name them
 
 
 def cautions(objects: Sequence[Object]) -> Iterator[str]:
@@ -168,6 +179,16 @@ def _rank(obj: Object) -> int:
 def _webhooks(objects: Sequence[Object]) -> Iterator[Object]:
     for obj in objects:
         yield from obj.get("webhooks", ())
+
+
+def _without_events(objects: Sequence[Object], certificates: Certificates) -> list[Object]:
+    """Neither the rights nor the writing; and no Lease where nothing else is written."""
+    gone = {"stationmaster-events"}
+    if certificates == "cert-manager":
+        gone.add("stationmaster-lease")
+    for container in kustomization.containers(objects):
+        container["args"] = [*container["args"], NO_EVENTS]
+    return [obj for obj in objects if obj["metadata"]["name"] not in gone]
 
 
 def _moved(obj: Object, namespace: str) -> Object:

@@ -46,7 +46,7 @@ def test_every_option_is_handed_on(run: Run) -> None:
         *("--kueue-user=system:serviceaccount:q:kueue", "--log-level=debug"),
         *("--failure-policy=Ignore", "--fail-with-replicas=0", "--timeout-seconds=7"),
         *("--image-pull-secret=one", "--image-pull-secret=two", "--priority-class=high"),
-        *("--no-network-policy", "--podgroups", "-o", "json"),
+        *("--no-network-policy", "--podgroups", "--no-events", "-o", "json"),
     )
 
     assert (ran.code, ran.err) == (0, [])
@@ -62,6 +62,7 @@ def test_every_option_is_handed_on(run: Run) -> None:
     assert "--podgroups" in container["args"]
     assert deployment["template"]["spec"]["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
     assert deployment["template"]["spec"]["priorityClassName"] == "high"
+    assert "--no-events" in container["args"]
     webhook, podgroups = objects["MutatingWebhookConfiguration"]["webhooks"]
     assert podgroups["name"] == "podgroups.stationmaster.dev"
     assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 7)

@@ -142,9 +142,7 @@ def by_cert_manager() -> Facts:
     """The same with cert-manager."""
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     mutating, validating = (configurations(kind, certificates="cert-manager") for kind in kinds)
-    return replace(
-        good(), certificates="cert-manager", mutating=mutating, validating=validating, lease=None
-    )
+    return replace(good(), certificates="cert-manager", mutating=mutating, validating=validating)
 
 
 def with_pod_groups() -> Facts:

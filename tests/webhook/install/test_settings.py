@@ -9,12 +9,15 @@ import pytest
 
 from plugins.framework.errors import ConfigError
 from webhook import yamlio
+from webhook.install.kustomization import containers
 from webhook.install.settings import (
     CLOSED,
     DELETIONS,
     FAIL_WITH_REPLICAS,
     MOST_REPLICAS,
     NAMESPACE,
+    NO_EVENTS,
+    Certificates,
     Settings,
     manifests,
 )
@@ -167,3 +170,21 @@ def test_what_is_changed_is_not_changed_for_the_next() -> None:
     manifests(Settings(fail_with_replicas=7, timeout_seconds=7, image_pull_secrets=("a",)))
 
     assert manifests(Settings()) == first
+
+
+@pytest.mark.parametrize(
+    ("certificates", "kept"), [("self-managed", {"stationmaster-lease"}), ("cert-manager", set())]
+)
+def test_without_events_neither_the_writing_nor_the_rights_are_there(
+    certificates: Certificates, kept: set[str]
+) -> None:
+    before = manifests(Settings(certificates=certificates))
+    after = manifests(Settings(certificates=certificates, events=False))
+
+    names = {obj["metadata"]["name"] for obj in before}
+    assert names >= {"stationmaster-lease", "stationmaster-events"}
+    gone = names - {obj["metadata"]["name"] for obj in after}
+    assert gone == {"stationmaster-lease", "stationmaster-events"} - kept
+    for objects, is_said in ((before, False), (after, True)):
+        (container,) = containers(objects)
+        assert (NO_EVENTS in container["args"]) is is_said
