@@ -226,6 +226,20 @@ CASES = {
         edits(lambda d: d.set(SPEC.child("a"), 2), lambda d: d.remove(SPEC.child("a"))),
         [{"op": "remove", "path": "/spec/a"}],
     ),
+    "what is removed and put back leaves no trace": Case(
+        {"spec": {"a": {"b": 1}}},
+        edits(lambda d: d.remove(SPEC.child("a")), lambda d: d.set(SPEC.child("a", "b"), 1)),
+    ),
+    "what is removed and written otherwise is replaced": Case(
+        {"spec": {"a": 1}},
+        edits(
+            lambda d: d.remove(SPEC.child("a")),
+            lambda d: d.set(SPEC.child("a"), 2),
+            lambda d: d.remove(SPEC.child("a")),
+            lambda d: d.set(SPEC.child("a"), 3),
+        ),
+        [{"op": "replace", "path": "/spec/a", "value": 3}],
+    ),
     "an item at the end is added as /-, so that others may append too": Case(
         {"spec": {"items": ["x"]}},
         lambda d: d.append(ITEMS, "y"),
