@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import applied, frozen, goform, values
@@ -78,6 +79,8 @@ class Plan:
     origins: dict[Place, str] = field(default_factory=dict)
     findings: list[FieldError] = field(default_factory=list)
     by: str = ""
+    there: _Entries | None = None
+    """The list as it was planned for; None where there is nothing to do."""
     is_blocked: bool = False
     """Somebody else has put an entry under our manager: whoever judges managers refuses the job."""
 
@@ -114,7 +117,7 @@ def plan(
     entries = values.objects(draft.get(Path("spec", line.generation)))
     if not decided and not entries:
         return out
-    found = _Entries(ctx, draft, claims)
+    found = out.there = _Entries(ctx, draft, claims)
     out.is_blocked = found.is_forged(mode)
     for one in decided:
         problem = _no_room(line, one.place)
@@ -195,6 +198,7 @@ class _Entries:
         stored = values.obj(ctx.request.old_object).get("spec") if ctx.is_update else None
         self._stored = values.objects(values.obj(stored).get(self.line.generation))
         self._is_update = ctx.is_update
+        self._taken: set[str] = set()
         self._kinds = [self._kind(entry) for entry in self.all]
 
     def ours(self, mode: Mode) -> list[int]:
@@ -248,14 +252,19 @@ class _Entries:
         return self._recorded(entry) == mode
 
     def _recorded(self, entry: Tree) -> str:
-        """The mode under which this very entry is recorded; empty where it is not."""
+        """The mode under which this very entry is recorded; empty where it is not.
+
+        Each record answers for one entry: ours of both modes may say the same.
+        """
+        known: Any = None
         for record in (self.draft.record, self.claims):
             for mode in MANAGERS:
-                prefix = pointer_of(self.line, mode)
                 for at, mark in record.items():
-                    if not at.startswith(prefix.rstrip("/")):
+                    if at in self._taken or not _is_of(self.line, mode, at):
                         continue
-                    if applied.mark(mark.rpartition(":")[0], normal(self.line, entry)) == mark:
+                    known = known or normal(self.line, entry)
+                    if applied.mark(mark.rpartition(":")[0], known) == mark:
+                        self._taken.add(at)
                         return mode
         return ""
 
@@ -374,15 +383,15 @@ def _stored_trees(
 # Writing
 
 
-def write(ctx: Context, draft: Draft, mode: Mode, plan_: Plan, claims: Mapping[str, str]) -> None:
+def write(draft: Draft, mode: Mode, plan_: Plan) -> None:
     """Have our entry, or entries, say what is planned and stand where they must; nothing if they do."""
-    if plan_.is_blocked:
+    found = plan_.there
+    if plan_.is_blocked or found is None:
         return
-    found = _Entries(ctx, draft, claims)
     ours = found.ours(mode)
     if plan_.wanted.is_empty() and not ours:
         return
-    line = ctx.line
+    line = found.line
     documents = _documents(line, mode, plan_.wanted)
     forced = applied.FORCED if mode == "overrides" else ""
     who = f"{applied.POLICY}{plan_.by}{forced}"
@@ -408,8 +417,14 @@ def write(ctx: Context, draft: Draft, mode: Mode, plan_: Plan, claims: Mapping[s
 
 
 def _is_of(line: Line, mode: Mode, at: str) -> bool:
-    prefix = Path("spec", line.generation).key(MANAGERS[mode]).pointer
-    return at == prefix or at.startswith(f"{prefix}/")
+    """Whether a recorded pointer is about our entries of a mode."""
+    prefix = _prefix(line.generation, mode)
+    return at.startswith(prefix) and at[len(prefix) : len(prefix) + 1] in {"", "/"}
+
+
+@lru_cache(maxsize=8)
+def _prefix(generation: str, mode: Mode) -> str:
+    return Path("spec", generation).key(MANAGERS[mode]).pointer
 
 
 def _is_placed(found: _Entries, mode: Mode, ours: list[int]) -> bool:

@@ -133,7 +133,8 @@ class _Placer:
         if not self.ctx.is_update:
             return self.draft.claims
         claims = applied.read(values.obj(self.ctx.request.old_object))
-        if self.writes:
+        if self.writes and "policies/claims" not in self.draft.memory:
+            self.draft.memory["policies/claims"] = claims
             for at, entry in claims.items():
                 self.draft.record.setdefault(at, entry)
         return claims
@@ -440,7 +441,7 @@ class _Placer:
                 )
             )
         if self.writes:
-            entries.write(self.ctx, self.draft, self.mode, found, self.claims)
+            entries.write(self.draft, self.mode, found)
 
 
 def _same(at: str, one: Any, other: Any) -> bool:

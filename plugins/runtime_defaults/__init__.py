@@ -60,6 +60,9 @@ class RuntimeDefaults(DefaultTrainJobPlugin):
             for name in ORDER
             if name in self.args.fields and (value := rules.RULES[name](runtime, job)) is not None
         }
+        for name in self.args.fields:
+            if name not in wanted:
+                draft.undo_default(TRAINER.child(name))
         if not wanted and rules.needs_trainer(runtime):
             draft.default(TRAINER, {})
         for name, value in wanted.items():

@@ -250,11 +250,11 @@ def _env_of(subject: Subject, job: Job, container: str, leaf: Leaf) -> tuple[str
     if container == names.NODE:
         as_launcher = line.launcher_node_env and runtime.runs_launcher_as_node
         if job.ancestor == names.TRAINER or (as_launcher and job.name == names.NODE):
-            return ("spec", "trainer", "env")
+            return ("spec", "trainer")
         where = "spec.trainer.env does not reach it"
     else:
         if job.ancestor == container:
-            return ("spec", "initializer", container.partition("-")[0], "env")
+            return ("spec", "initializer", container.partition("-")[0])
         where = f"job {job.name} has no ancestor label {container}"
     detail = (
         f"the Trainer takes no variables for container {container} from overrides, and in job {job.name} of runtime "
