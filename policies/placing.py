@@ -99,7 +99,7 @@ class _Placer:
     def __init__(self, ctx: Context, draft: Draft, mode: Mode, *, writes: bool) -> None:
         self.ctx = ctx
         self.draft = draft
-        self.mode = mode
+        self.mode: Mode = mode
         self.writes = writes
         self.placed = Placed()
         self.may_change = not ctx.is_update or entries.may_change(ctx, draft.raw)
@@ -395,14 +395,18 @@ class _Placer:
                 if current is not None and applied.explains(self.claims, at, current):
                     self.draft.record[at] = entry
 
-    # Lines whose resourcesPerNode replaces the runtime's
+    # Resources
 
     def _seeds(self, of_job: list[Decided]) -> list[Decided]:
-        """The runtime's other resources, where ``resourcesPerNode`` replaces the whole and the user set none."""
+        """The runtime's other resources beside those of policies, where the user set none.
+
+        Until 2.2 ``resourcesPerNode`` replaces them; and on every line process counts follow it alone as soon as it
+        is there, so that a default for memory would leave a node of eight GPUs with one process (semantics 2.6.2).
+        """
         depth = len(_RESOURCES)
         ours = [one for one in of_job if one.place.steps[:depth] == _RESOURCES]
         runtime = self.draft.runtime
-        if not ours or runtime is None or runtime.line.merges_resources:
+        if not ours or runtime is None:
             return []
         current = values.obj(self._get(_RESOURCES))
         root = pointer(_RESOURCES)

@@ -143,8 +143,19 @@ class _PodOption(Option):
 
     parts: tuple[_Part, ...]
 
+    @cached_property
+    def _refused(self) -> dict[str, list[FieldError]]:
+        """What each line has no words for: asked for each job, and always the same."""
+        return {}
+
     def inexpressible(self, line: Line) -> list[FieldError]:
         """Fields that the override of the line does not have; on 2.0 all but variables that go elsewhere."""
+        known = self._refused.get(line.name)
+        if known is None:
+            known = self._refused[line.name] = self._without_words(line)
+        return known
+
+    def _without_words(self, line: Line) -> list[FieldError]:
         return [
             field_errors.forbidden(leaf.path, _no_words(line))
             for part in self.parts

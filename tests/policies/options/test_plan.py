@@ -90,27 +90,26 @@ def test_pods_are_planned_to_the_finest_piece() -> None:
     )
     side = ("containers", Item("name", "side"), "securityContext", "privileged")
     assert planned(section) == [
+        pod("b", "nodeSelector", "a"),
+        pod([{"key": "t", "operator": "Exists"}], "tolerations", rule="union"),
         pod({"name": "v", "emptyDir": {"medium": "Memory"}}, "volumes", Item("name", "v")),
         pod(False, *side),
         pod({"name": "s"}, "imagePullSecrets", Item("name", "s")),
         pod(5, "securityContext", "runAsUser"),
         pod("s0", "securityContext", "seLinuxOptions", "level"),
-        pod("b", "nodeSelector", "a"),
-        pod([{"key": "t", "operator": "Exists"}], "tolerations", rule="union"),
     ]
 
 
 def test_expressions_may_stand_for_any_value() -> None:
-    section = {
+    section: dict[str, Any] = {
         "labels": {"l": E("text")},
         "trainer": {
             "numNodes": {"max": E("two")},
             "env": [{"name": "A", "value": E("text")}],
-            "resourcesPerNode": {"limits": E("limits")},
+            "resourcesPerNode": {"limits": {"cpu": E("two")}},
             "args": [E("text"), "b"],
         },
     } | spec(tolerations=E("tolerations"), affinity=E("affinity"), volumes=E("volumes"))
-    section["trainer"]["resourcesPerNode"] = {"limits": {"cpu": E("two")}}
     found = planned(
         section,
         text="x",
