@@ -422,7 +422,9 @@ class _Placer:
                 place_ = Place(None, (*_RESOURCES, part, name))
                 there = values.at(current, part, name)
                 at = pointer_of(place_.steps)
-                is_open = there is None or self._owner(at, there) == self.mode
+                is_open = there is None or (
+                    self._owner(at, there) == self.mode and self._original(at, None) is None
+                )
                 if place_ not in known and is_open:
                     out.append(Decided(place=place_, value=amount, keys=ours[0].keys))
         return out
