@@ -140,7 +140,8 @@ class Draft:
         """Write a value where nothing stands, and remember that it is ours.
 
         Where the value stands already and the object says that we wrote it (a reinvocation of the same
-        request), the memory is kept; a claim that does not match what we would write is forgotten.
+        request), the memory is kept; a claim that does not match what we would write is forgotten. What the same
+        editor wrote earlier in this call is replaced: what it follows from may have changed since.
         """
         current = self.get(path)
         if current is None:
@@ -148,6 +149,10 @@ class Draft:
                 return False
             self.record[path.pointer] = applied.mark(self._by, value)
             return True
+        mark = applied.mark(self._by, value)
+        if self._is_own(path, current) and not values.same(current, value):
+            self.record[path.pointer] = mark
+            return self.set(path, value)
         self.confirm(path, value)
         return False
 
@@ -165,6 +170,17 @@ class Draft:
             applied.mark(self._by, current) == mark or _is_filled(value, current)
         ):
             self.record[path.pointer] = mark
+
+    def undo_default(self, path: Path) -> bool:
+        """Take away what ``default`` put there in this call, by the same editor; nothing else."""
+        if not self._is_own(path, self.get(path)):
+            return False
+        del self.record[path.pointer]
+        return self.remove(path)
+
+    def _is_own(self, path: Path, current: Any) -> bool:
+        entry = self.record.get(path.pointer)
+        return entry is not None and entry == applied.mark(self._by, current)
 
     def default_item(self, path: Path, key: str, item: dict[str, Any]) -> bool:
         """Append an item to a list that the API keys by ``key``, unless one of its name is there.

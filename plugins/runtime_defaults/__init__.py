@@ -65,6 +65,9 @@ class RuntimeDefaults(DefaultTrainJobPlugin):
             if (name in self.args.fields or PLACES[name].pointer in draft.claims)
             and (value := rules.RULES[name](runtime, job)) is not None
         }
+        for name in self.args.fields:
+            if name not in harmless:
+                draft.undo_default(PLACES[name])
         if not harmless.keys() & set(self.args.fields) and rules.needs_trainer(runtime):
             draft.default(TRAINER, {})
         for name, value in harmless.items():

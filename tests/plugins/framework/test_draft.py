@@ -367,6 +367,34 @@ def test_claims(case: Claim) -> None:
     assert draft.patch() == []
 
 
+def test_a_default_of_the_same_editor_and_call_follows_what_it_now_would_write() -> None:
+    draft, path = Draft({}), Path("spec", "count")
+    with draft.by("P"):
+        assert draft.default(path, 1)
+        assert draft.default(path, 2)
+        assert not draft.default(path, 2)
+    with draft.by("Q"):
+        assert not draft.default(path, 3)
+    assert draft.get(path) == 2
+    assert draft.record == {"/spec/count": applied.mark("P", 2)}
+
+
+def test_only_its_own_default_of_the_same_call_can_be_undone() -> None:
+    path = Path("spec", "count")
+    users = Draft({"spec": {"count": 1}})
+    with users.by("P"):
+        assert not users.undo_default(path)
+    draft = Draft({})
+    with draft.by("P"):
+        draft.default(path, 1)
+    with draft.by("Q"):
+        assert not draft.undo_default(path)
+    with draft.by("P"):
+        assert draft.undo_default(path)
+    assert draft.get(path) is None
+    assert draft.record == {}
+
+
 def test_the_info_is_resolved_once_per_revision() -> None:
     raw = stored(make_train_job())
     runtime = CompiledRuntime(stored(make_runtime().torch().node()), NEWEST)
