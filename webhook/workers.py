@@ -235,7 +235,7 @@ class _Queue:
 
 class _Strikes(NamedTuple):
     digest: str
-    count: int
+    kills: int
 
 
 def _ignore(_event: Event) -> None:
@@ -271,7 +271,7 @@ class Pool:
         return {
             policy: strikes.digest
             for policy, strikes in self._strikes.items()
-            if strikes.count >= MOST_KILLS
+            if strikes.kills >= MOST_KILLS
         }
 
     def retain(self, policies: Iterable[str]) -> None:
@@ -421,7 +421,7 @@ class Pool:
 
     def _strike(self, question: Question, outcome: Outcome) -> None:
         known = self._strikes.get(question.policy)
-        count = known.count if known is not None and known.digest == question.digest else 0
+        count = known.kills if known is not None and known.digest == question.digest else 0
         self._strikes[question.policy] = _Strikes(question.digest, count + 1)
         self._on_event(Event(outcome, question.policy, question.digest))
 

@@ -34,6 +34,8 @@ MOST_JOINS: Final = 32
 """``+`` on texts and lists outside of loops."""
 MOST_LINEAR: Final = 64
 """Linear functions outside of loops; at 1 MiB of data each takes about a millisecond."""
+MOST_PARTS: Final = 64
+"""Mentions of lists and maps of the data: comparing two of 1 MiB takes some 20 ms."""
 MOST_PYTHON_IN_LOOPS: Final = 4
 """Calls of our own functions within loops: some 10 us each, 10,000 times."""
 
@@ -108,6 +110,8 @@ def risks_of(root: Node, types: Mapping[int, Any]) -> tuple[str, ...]:
         found[f"more than {MOST_JOINS} times + on texts or lists"] = None
     if walk.linear > MOST_LINEAR:
         found[f"more than {MOST_LINEAR} functions over whole texts or lists"] = None
+    if walk.parts > MOST_PARTS:
+        found[f"more than {MOST_PARTS} mentions of whole lists or maps"] = None
     if walk.python > MOST_PYTHON_IN_LOOPS:
         found[f"more than {MOST_PYTHON_IN_LOOPS} functions of Kubernetes' libraries in loops"] = (
             None
@@ -125,6 +129,8 @@ class _Loops:
     accumulators: frozenset[str] = frozenset()
     bound: Mapping[str, str] = field(default_factory=dict)
     """Name that ``cel.bind`` gave -> the name that its value is a part of."""
+    computed: frozenset[str] = frozenset()
+    """Names of values that are no part of the data, and may have been made of others: these can double."""
 
 
 @dataclass(slots=True)
@@ -134,6 +140,7 @@ class _Walk:
     joins: int = 0
     linear: int = 0
     python: int = 0
+    parts: int = 0
 
     def risks(self, node: Node, loops: _Loops) -> Iterator[str]:
         if isinstance(node, Comprehension):
@@ -141,6 +148,13 @@ class _Walk:
             return
         if isinstance(node, Call):
             yield from self._call(node, loops)
+        elif isinstance(node, ListOf | Struct):
+            if sum(1 for _ in self._computed_parts(node, loops)) > 1:
+                yield "a list or map that holds what was computed more than once"
+        if self._origin(node, loops):
+            self.parts += not self._is_scalar(node)
+            yield from self._indexes(node, loops)
+            return
         for child in children(node):
             yield from self.risks(child, loops)
 
@@ -148,21 +162,51 @@ class _Walk:
         yield from self.risks(node.iter_range, loops)
         yield from self.risks(node.accu_init, loops)
         if node.is_bind:
-            origin = self._origin(node.accu_init, loops)
-            bound = {**loops.bound, node.accu_var: origin} if origin else loops.bound
-            yield from self.risks(node.result, replace(loops, bound=bound))
+            yield from self.risks(node.result, self._with_bind(node, loops))
             return
-        is_local = loops.depth == 0 or self._origin(node.iter_range, loops) in loops.local
+        origin = self._origin(node.iter_range, loops)
+        is_local = loops.depth == 0 or origin in loops.local
+        is_computed = not origin or origin in loops.computed
         names = frozenset({node.iter_var, node.iter_var2} - {""})
         inner = _Loops(
             depth=loops.depth + 1,
             local=names if is_local else frozenset(),
             accumulators=loops.accumulators | {node.accu_var},
-            bound=loops.bound,
+            bound={k: v for k, v in loops.bound.items() if k not in names},
+            computed=(loops.computed | names) if is_computed else loops.computed - names,
         )
         yield from self.risks(node.condition, inner)
         yield from self.risks(node.step, inner)
         yield from self.risks(node.result, loops)
+
+    def _with_bind(self, node: Comprehension, loops: _Loops) -> _Loops:
+        origin, name = self._origin(node.accu_init, loops), node.accu_var
+        bound = {key: value for key, value in loops.bound.items() if key != name}
+        if origin:
+            return replace(loops, bound={**bound, name: origin}, computed=loops.computed - {name})
+        small = self._is_small(node.accu_init)
+        computed = loops.computed - {name} if small else loops.computed | {name}
+        return replace(loops, bound=bound, computed=computed, local=loops.local - {name})
+
+    def _computed_parts(self, node: Node, loops: _Loops) -> Iterator[Node]:
+        """Mentions below a literal of what was computed, and has a size."""
+        for child in children(node):
+            origin = self._origin(child, loops)
+            if not origin:
+                yield from self._computed_parts(child, loops)
+            elif origin in loops.computed and not self._is_scalar(child):
+                yield child
+
+    def _indexes(self, node: Node, loops: _Loops) -> Iterator[str]:
+        """What stands in the brackets of a chain of fields."""
+        while not isinstance(node, Ident):
+            if isinstance(node, Call):
+                for arg in node.args[1:] if node.target is None else node.args:
+                    yield from self.risks(arg, loops)
+            node = children(node)[0]
+
+    def _is_scalar(self, node: Node) -> bool:
+        return self._primitive(node) != 0
 
     def _call(self, node: Call, loops: _Loops) -> Iterator[str]:
         name = node.function
@@ -196,6 +240,8 @@ class _Walk:
                 return  # what the macros map and filter are made of
         if loops.depth:
             yield "+ in a loop"
+        elif any(self._origin(arg, loops) in loops.computed for arg in node.args):
+            yield "+ on what was computed before"
         else:
             self.joins += 1
 
