@@ -94,6 +94,8 @@ class ProcessWorker(Worker):
     """A process of the same interpreter, started anew (not forked: it would share locks and memory)."""
 
     _process: asyncio.subprocess.Process
+    _source: asyncio.StreamReader
+    _sink: asyncio.StreamWriter
 
     @classmethod
     async def start(cls, *, bytes_of_memory: int = MOST_MEMORY) -> ProcessWorker:
@@ -114,7 +116,9 @@ class ProcessWorker(Worker):
             )
         except OSError as error:
             raise WorkerDied(f"no worker could be started: {error}") from error
-        worker = cls(process)
+        if process.stdin is None or process.stdout is None:
+            raise WorkerDied("no worker could be started: it has no pipes")
+        worker = cls(process, process.stdout, process.stdin)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await worker._receive()
@@ -132,10 +136,9 @@ class ProcessWorker(Worker):
 
     async def ask(self, frame: bytes) -> bytes:
         """Send a question, wait for the reply. Raises WorkerDied."""
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(frame)
-            await self._process.stdin.drain()
+            self._sink.write(frame)
+            await self._sink.drain()
         except (ConnectionError, RuntimeError) as error:
             raise WorkerDied("a worker ended") from error
         return await self._receive()
@@ -146,17 +149,15 @@ class ProcessWorker(Worker):
             self._process.kill()
         await self._process.wait()
         # Closes the pipes; without it the transport complains when it is collected.
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._sink.close()
 
     async def _receive(self) -> bytes:
-        assert self._process.stdout is not None
         try:
-            header = await self._process.stdout.readexactly(HEADER.size)
+            header = await self._source.readexactly(HEADER.size)
             (size,) = HEADER.unpack(header)
             if size > MOST_BYTES:
                 raise WorkerDied(f"a worker announced {size} bytes")
-            return await self._process.stdout.readexactly(size)
+            return await self._source.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise WorkerDied("a worker ended") from error
 

@@ -126,6 +126,8 @@ class _Loops:
     depth: int = 0
     local: frozenset[str] = frozenset()
     """Variables such that all their values together are no more than the data."""
+    items: frozenset[str] = frozenset()
+    """All variables of loops."""
     accumulators: frozenset[str] = frozenset()
     bound: Mapping[str, str] = field(default_factory=dict)
     """Name that ``cel.bind`` gave -> the name that its value is a part of."""
@@ -148,9 +150,8 @@ class _Walk:
             return
         if isinstance(node, Call):
             yield from self._call(node, loops)
-        elif isinstance(node, ListOf | Struct):
-            if sum(1 for _ in self._computed_parts(node, loops)) > 1:
-                yield "a list or map that holds what was computed more than once"
+        elif isinstance(node, ListOf | Struct) and self._doubles(node, loops):
+            yield "a list or map that holds what was computed more than once"
         if self._origin(node, loops):
             self.parts += not self._is_scalar(node)
             yield from self._indexes(node, loops)
@@ -171,6 +172,7 @@ class _Walk:
         inner = _Loops(
             depth=loops.depth + 1,
             local=names if is_local else frozenset(),
+            items=loops.items | names,
             accumulators=loops.accumulators | {node.accu_var},
             bound={k: v for k, v in loops.bound.items() if k not in names},
             computed=(loops.computed | names) if is_computed else loops.computed - names,
@@ -187,6 +189,9 @@ class _Walk:
         small = self._is_small(node.accu_init)
         computed = loops.computed - {name} if small else loops.computed | {name}
         return replace(loops, bound=bound, computed=computed, local=loops.local - {name})
+
+    def _doubles(self, node: Node, loops: _Loops) -> bool:
+        return sum(1 for _ in self._computed_parts(node, loops)) > 1
 
     def _computed_parts(self, node: Node, loops: _Loops) -> Iterator[Node]:
         """Mentions below a literal of what was computed, and has a size."""
@@ -222,7 +227,7 @@ class _Walk:
         elif name == "_+_":
             yield from self._plus(node, loops)
         elif name in _EQUALITY:
-            if loops.depth and not any(map(self._is_small, node.args)):
+            if loops.depth and not any(self._is_quick(arg, loops) for arg in node.args):
                 yield "a comparison of whole objects in a loop"
         elif name in self.ours and loops.depth:
             self.python += 1
@@ -250,7 +255,8 @@ class _Walk:
             self.linear += 1
             return
         for child in children(node):
-            if self._is_small(child) or self._origin(child, loops) in loops.local:
+            # What is computed is judged where it is computed.
+            if self._is_small(child) or self._origin(child, loops) in loops.local | {""}:
                 continue
             yield f"{node.function.lstrip('@')}() in a loop, of something that is no part of the item"
             return
@@ -279,6 +285,12 @@ class _Walk:
         if isinstance(node, ListOf | Struct):
             return all(map(self._is_small, children(node)))
         return self._primitive(node) in _SCALARS
+
+    def _is_quick(self, node: Node, loops: _Loops) -> bool:
+        """Whether a comparison with it is: texts of the items of a loop are no longer than the data all together."""
+        if self._is_small(node):
+            return True
+        return self._primitive(node) == _STRING and self._origin(node, loops) in loops.items
 
     def _primitive(self, node: Node) -> int:
         if isinstance(node, Const):
