@@ -6,21 +6,26 @@ stricter must never hold up a finalizer, a status or a job that runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field as fields
-from plugins.framework.field import FieldError, Findings, Path
+from plugins.framework.errors import Fault
+from plugins.framework.field import FieldError, Findings
 from policies import document, exceptions, limits
 from policies.faults import ExpressionFault
+from policies.options import Subject
 from policies.run import Answered, Matched, Run, lookup, why_not
 from policies.view import View
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.info import Info
+    from policies.amounts import Evaluate
     from policies.document import Action, Expression, Key, Limit, Policy, Validation
+    from policies.options import Option
+    from policies.writes import Mode
 
 _METADATA: Final = (("labels",), ("annotations",))
 _SURROUNDINGS: Final = frozenset({"request", "namespaceObject", "params", "variables"})
@@ -100,7 +105,18 @@ class Judge:
         out += [v.expression for v in self._validations(matched)]
         if not self._metadata_only:
             out += [named.expression for named in policy.audit_annotations]
+            out += [e for _, option in self._checked(policy) for e in option.expressions()]
         return out
+
+    def _checked(self, policy: Policy) -> list[tuple[Mode, Option]]:
+        """The options that judge what a new job says itself: its name is the user's."""
+        if self._old is not None:
+            return []
+        both: tuple[tuple[Mode, tuple[Option, ...]], ...] = (
+            ("defaults", policy.defaults),
+            ("overrides", policy.overrides),
+        )
+        return [(mode, option) for mode, options in both for option in options if option.judges]
 
     def _limits(self, policy: Policy) -> Iterable[Limit]:
         if not self._metadata_only:
@@ -142,36 +158,45 @@ class Judge:
             now=run.ctx.now,
         )
         evaluate = lookup(answered)
-        broken: list[Broken] = []
-        for limit in self._limits(matched.policy):
-            loosened = loosening.rules.get(limit.name, _AS_IT_IS)
-            try:
-                found = self._check(limit, evaluate, loosened)
-            except ExpressionFault as fault:
-                run.fail(matched, f"{limit.name}: {fault}")
-                continue
-            if found and loosened.off:
-                run.excepted.append((matched.key, limit.name, loosened.off))
-            elif found:
-                broken.append(_broken(matched, limit.name, limit.actions, [v.error for v in found]))
-        failed: list[Validation] = []
-        for validation in self._validations(matched):
-            value = answered.get(validation.expression.path)
-            loosened = loosening.rules.get(validation.name, _AS_IT_IS)
-            if value is False and loosened.off:
-                run.excepted.append((matched.key, validation.name, loosened.off))
-            elif value is False:
-                failed.append(validation)
-            elif value is not True:
-                run.fail(matched, f"{validation.name}: {why_not(value)}")
+        broken = [*self._broken_limits(matched, evaluate, loosening)]
+        broken += self._advice(matched, evaluate)
+        failed = [*self._failed(matched, answered, loosening)]
         if failed and self._old is not None:
             failed = yield from self._newly(matched, failed)
         if failed:
             broken += yield from self._explained(matched, failed)
         return broken
 
+    def _broken_limits(
+        self, matched: Matched, evaluate: Evaluate, loosening: exceptions.Loosening
+    ) -> Iterator[Broken]:
+        for limit in self._limits(matched.policy):
+            loosened = loosening.rules.get(limit.name, _AS_IT_IS)
+            try:
+                found = self._check(limit, evaluate, loosened)
+            except ExpressionFault as fault:
+                self._run.fail(matched, f"{limit.name}: {fault}")
+                continue
+            if found and loosened.off:
+                self._run.excepted.append((matched.key, limit.name, loosened.off))
+            elif found:
+                yield _broken(matched, limit.name, limit.actions, [v.error for v in found])
+
+    def _failed(
+        self, matched: Matched, answered: Answered, loosening: exceptions.Loosening
+    ) -> Iterator[Validation]:
+        for validation in self._validations(matched):
+            value = answered.get(validation.expression.path)
+            loosened = loosening.rules.get(validation.name, _AS_IT_IS)
+            if value is False and loosened.off:
+                self._run.excepted.append((matched.key, validation.name, loosened.off))
+            elif value is False:
+                yield validation
+            elif value is not True:
+                self._run.fail(matched, f"{validation.name}: {why_not(value)}")
+
     def _check(
-        self, limit: Limit, evaluate: Callable[[Expression], Any], loosened: exceptions.Loosened
+        self, limit: Limit, evaluate: Evaluate, loosened: exceptions.Loosened
     ) -> list[limits.Violation]:
         """How the job breaks a limit; on UPDATE only in so far as the stored job does not.
 
@@ -184,6 +209,21 @@ class Judge:
             return found
         known = limits.check(limit, before, ctx, evaluate=evaluate, grants=grants)
         return limits.worse(known, found)
+
+    def _advice(self, matched: Matched, evaluate: Evaluate) -> list[Broken]:
+        """What options find wrong with the job: said where they are defaults, refused where they are overrides."""
+        run, out = self._run, []
+        for mode, option in () if self._metadata_only else self._checked(matched.policy):
+            subject = Subject(info=self._info, line=run.ctx.line, mode=mode, evaluate=evaluate)
+            try:
+                errors = option.check(subject)
+            except Fault as fault:
+                run.fail(matched, str(fault))
+                continue
+            if errors:
+                own: tuple[Action, ...] | None = ("Warn",) if mode == "defaults" else None
+                out.append(_broken(matched, option.key, own, errors))
+        return out
 
     def _newly(self, matched: Matched, failed: list[Validation]) -> Steps:
         """Those of the failed validations that the stored job passes, judged as if it had not changed."""
