@@ -30,6 +30,7 @@ from policies.cel import Answers, EvaluationError, Question
 from policies.cel.protocol import (
     HEADER,
     MOST_BYTES,
+    Unsendable,
     decode_reply,
     encode_question,
     failed,
@@ -329,8 +330,8 @@ class Pool:
         if error is None:
             try:
                 job.frame = encode_question(question, self._most_seconds)
-            except ValueError as too_large:
-                error = EvaluationError(str(too_large), "limit")
+            except Unsendable as unsendable:
+                error = unsendable.error
         if error is not None:
             job.fail(error)
             return job
