@@ -44,8 +44,9 @@ def question(
 class FakeWorker(Worker):
     """Answers what its script says: a reply, an exception, or nothing for ever."""
 
-    def __init__(self, answer: Callable[[bytes], Any]) -> None:
+    def __init__(self, answer: Callable[[bytes], Any], seen: asyncio.Queue[str]) -> None:
         self.answer = answer
+        self.seen = seen
         self.alive = True
         self.asked: list[list[str]] = []
 
@@ -56,6 +57,7 @@ class FakeWorker(Worker):
     async def ask(self, frame: bytes) -> bytes:
         received = decode_question(frame[HEADER.size :])
         self.asked.append([ask.text for ask in received.question.expressions])
+        self.seen.put_nowait(self.asked[-1][0])
         answer = self.answer(frame)
         if isinstance(answer, asyncio.Future):
             answer = await answer
@@ -74,10 +76,11 @@ class Fakes:
 
     def __init__(self, answer: Callable[[bytes], Any] = lambda _frame: None) -> None:
         self.answer = answer
+        self.seen: asyncio.Queue[str] = asyncio.Queue()
         self.started: list[FakeWorker] = []
 
     async def __call__(self) -> Worker:
-        worker = FakeWorker(self.answer)
+        worker = FakeWorker(self.answer, self.seen)
         self.started.append(worker)
         return worker
 
@@ -144,20 +147,17 @@ async def test_one_that_hangs_keeps_nobody_waiting() -> None:
 
 async def test_policies_take_turns() -> None:
     gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    fakes = Fakes(lambda _frame: None if gate.done() else gate)
+    fakes = Fakes(lambda body: gate if b"held" in body else None)
     async with pooled(fakes) as (pool, _):
-        # Both workers are held, one by each of two policies, while the rest lines up.
-        asks = [asyncio.ensure_future(ask(pool, question("held", "'held'")))]
-        asks += [asyncio.ensure_future(ask(pool, question("a", f"'a{i}'"))) for i in range(4)]
-        asks += [asyncio.ensure_future(ask(pool, question("b", f"'b{i}'"))) for i in range(2)]
-        while sum(len(worker.asked) for worker in fakes.started) < 2:
-            await asyncio.sleep(0)
+        # One worker is held, so that the other takes all that lines up, one by one.
+        held = asyncio.ensure_future(ask(pool, question("x", "'held'")))
+        assert await fakes.seen.get() == "'held'"
+        texts = ("'a0'", "'a1'", "'a2'", "'a3'", "'b0'", "'b1'", "'c0'")
+        await ask(pool, *(question(text[1], text) for text in texts))
+        order = [await fakes.seen.get() for _ in texts]
         gate.set_result(None)
-        await asyncio.gather(*asks)
-    order = [texts[0] for worker in fakes.started for texts in worker.asked]
-    assert sorted(order) == ["'a0'", "'a1'", "'a2'", "'a3'", "'b0'", "'b1'", "'held'"]
-    whole = [texts[0] for texts in sorted(worker.asked for worker in fakes.started)[0]]
-    assert whole
+        await held
+    assert order == ["'a0'", "'b0'", "'c0'", "'a1'", "'b1'", "'a2'", "'a3'"]
 
 
 async def test_two_kills_quarantine_a_policy_until_its_digest_changes() -> None:
@@ -240,8 +240,7 @@ async def test_a_caller_that_is_cancelled_leaves_nothing_behind() -> None:
     fakes = Fakes(hanging_on("hang"))
     async with pooled(fakes, most_seconds=FAR) as (pool, _):
         first = asyncio.ensure_future(ask(pool, question("a", "'hang'")))
-        while not any(worker.asked for worker in fakes.started):
-            await asyncio.sleep(0)
+        await fakes.seen.get()
         second = asyncio.ensure_future(ask(pool, question("a", "'hang2'")))
         await asyncio.sleep(0)
         for one in (first, second):
