@@ -6,30 +6,29 @@ Words are those of ValidatingAdmissionPolicy (``admissionregistration.k8s.io/v1`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from plugins.framework.api import names
 from plugins.framework.field import Path
 
 if TYPE_CHECKING:
     from policies.options import Option
 
-GROUP: Final = "stationmaster.dev"
-API_VERSION: Final = "stationmaster.dev/v1alpha1"
-POLICY: Final = "TrainJobPolicy"
-NAMESPACED_POLICY: Final = "NamespacedTrainJobPolicy"
-EXCEPTION: Final = "PolicyException"
-POLICY_KINDS: Final = (POLICY, NAMESPACED_POLICY)
-KINDS: Final = (POLICY, NAMESPACED_POLICY, EXCEPTION)
-PARAMS_LABEL: Final = "stationmaster.dev/params"
-"""ConfigMaps with this label (any value) may be a policy's params; no other is ever read."""
+API_VERSION: Final = f"{names.POLICY_GROUP}/v1alpha1"
+POLICY: Final = names.POLICY
+NAMESPACED_POLICY: Final = names.NAMESPACED_POLICY
+EXCEPTION: Final = names.EXCEPTION
+KINDS: Final = names.POLICY_DOCUMENTS
+POLICY_KINDS: Final = (names.POLICY, names.NAMESPACED_POLICY)
 
 Action = Literal["Deny", "Warn", "Audit"]
 FailurePolicy = Literal["Fail", "Ignore"]
 Mutate = Literal["Apply", "Warn"]
 Operation = Literal["CREATE", "UPDATE"]
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Requirement:
     """One of ``matchExpressions`` of a label selector (metav1.LabelSelectorRequirement)."""
 
     key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    operator: Operator
     values: frozenset[str] = frozenset()
 
 
@@ -221,7 +220,7 @@ class Policy:
     @property
     def is_namespaced(self) -> bool:
         """Whether it was written by who may write in one namespace only: less trusted."""
-        return self.key.kind == NAMESPACED_POLICY
+        return self.key.kind == names.NAMESPACED_POLICY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +228,7 @@ class ExceptionTarget:
     """One policy whose rules an exception loosens; no rules: all that the policy offers."""
 
     name: str
-    kind: str = POLICY
+    kind: str = names.POLICY
     rules: frozenset[str] = frozenset()
 
 
@@ -250,3 +249,12 @@ class PolicyException:
     reason: str = ""
     created_at: datetime | None = None
     expires_at: datetime
+
+
+def expressions_of(limit: Limit) -> Iterator[Expression]:
+    """Every expression among the bounds of a limit."""
+    for bounds in (limit.total, limit.per_node, limit.nodes, limit.pods):
+        if bounds is not None:
+            for amount in (bounds.min, bounds.max):
+                if isinstance(amount, Expression):
+                    yield amount

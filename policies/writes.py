@@ -8,10 +8,14 @@ the Draft, so that two policies never overwrite each other by luck.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 Mode = Literal["defaults", "overrides"]
 Rule = Literal["set", "union", "min", "max"]
+Level = Literal["", "JobSet", "Job"]
+
+_MAPS: Final = frozenset({"labels", "annotations", "nodeSelector", "limits", "requests"})
+"""Fields whose keys users choose: paths show them in brackets."""
 
 
 class Item(NamedTuple):
@@ -21,16 +25,53 @@ class Item(NamedTuple):
     value: str
 
 
+Step = str | Item
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a Write goes.
 
     ``target`` None is the TrainJob itself, with ``steps`` from its root: ``("spec", "trainer", "env", Item("name", "A"))``.
     Else it is a replicated job by name, with ``steps`` from its pod template: ``("spec", "nodeSelector", "pool")``.
+    ``level`` moves the root up: ``Job`` is the Job template of the target, ``JobSet`` (target None) the JobSet; both
+    have ``("metadata", "labels" | "annotations", key)`` only.
     """
 
     target: str | None
-    steps: tuple[str | Item, ...]
+    steps: tuple[Step, ...]
+    level: Level = ""
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Whether it is written as an override of what the runtime says."""
+        return self.target is not None or self.level == "JobSet"
+
+    def __str__(self) -> str:
+        """Print as messages show it: ``spec.trainer.env[A]``, ``spec.nodeSelector[pool] of the pods of job node``."""
+        text = shown(self.steps)
+        match self.level:
+            case "JobSet":
+                return f"{text} of the JobSet"
+            case "Job":
+                return f"{text} of the Job of job {self.target}"
+            case _:
+                return text if self.target is None else f"{text} of the pods of job {self.target}"
+
+
+def shown(steps: tuple[Step, ...]) -> str:
+    """Steps as Kubernetes shows paths, items and keys of maps in brackets."""
+    out: list[str] = []
+    before: Step = ""
+    for step in steps:
+        if isinstance(step, Item):
+            out.append(f"[{step.value}]")
+        elif isinstance(before, str) and before in _MAPS:
+            out.append(f"[{step}]")
+        else:
+            out.append(f".{step}" if out else step)
+        before = step
+    return "".join(out)
 
 
 @dataclass(frozen=True, slots=True)

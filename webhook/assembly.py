@@ -7,8 +7,10 @@ from pathlib import Path
 from plugins.framework import gang, profile, registry
 from plugins.framework.errors import BadInput, ConfigError
 from plugins.framework.pipeline import Pipeline, Recorder
+from plugins import runtime_defaults
 from plugins.registry import in_tree
 from plugins.registry import registry as ours
+from policies import plugin as policies
 from webhook import yamlio
 
 
@@ -20,7 +22,8 @@ def build_pipeline(
     Raises ConfigError where the file cannot be read, names what does not exist, or sets what cannot be set.
     """
     known = ours()
-    in_tree_names = [spec.name for spec in in_tree()]
+    known.register(policies.SPEC)
+    in_tree_names = names()
     chosen = profile.default(in_tree_names)
     if path is not None:
         chosen = profile.decode(_read(path), in_tree_names)
@@ -28,6 +31,13 @@ def build_pipeline(
     if pod_groups:
         chosen = chosen.with_plugin(gang.CORRECTION)
     return Pipeline(known, chosen, recorder)
+
+
+def names() -> list[str]:
+    """Every plugin that runs by default, in order: the platform's defaults come before those of the runtime."""
+    out = [spec.name for spec in in_tree()]
+    out.insert(out.index(runtime_defaults.NAME), policies.NAME)
+    return out
 
 
 def _read(path: Path) -> object:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from webhook.mode import Mode
     from webhook.review import Answer
+    from webhook.workers import Event
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_LATEST
 
@@ -121,6 +122,12 @@ class Recorder:
             ["which"],
             registry=registry,
         )
+        self._workers = Counter(
+            "stationmaster_worker_events",
+            "What became of expressions that were handed to a worker, and workers started.",
+            ["outcome"],
+            registry=registry,
+        )
         self._faults = Counter(
             "stationmaster_plugin_faults",
             "Times that a plugin raised where it should have returned a finding.",
@@ -165,6 +172,10 @@ class Recorder:
     def fault(self, plugin: str, point: str) -> None:
         """Count an exception of a plugin."""
         self._faults.labels(plugin, point).inc()
+
+    def worker(self, event: Event) -> None:
+        """Count what became of a question to a worker."""
+        self._workers.labels(event.outcome).inc()
 
     def certificate(self, which: str, not_after: datetime) -> None:
         """Say when ``which`` (``ca`` or ``leaf``) ends."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.framework import generations, lines, quantity, schema, values
+from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest
 from plugins.framework.api.trainjob import TrainJob
@@ -23,11 +25,11 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings
 from plugins.framework.pipeline import Pipeline, Result
-from plugins.podgroup_totals import compute
 from webhook import review
 from webhook.assembly import build_pipeline
 from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
+from webhook.workers import Pool
 
 if TYPE_CHECKING:
     from plugins.framework.draft import Change
@@ -111,6 +113,7 @@ def load(
     line: str | None,
     profile: Path | None,
     pod_groups: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Offline:
     """An engine over the objects of a folder. Raises ConfigError where line or profile cannot be used."""
     if line is not None and line not in lines.LINES:
@@ -121,7 +124,14 @@ def load(
         chosen,
         build_pipeline(profile, pod_groups=pod_groups),
         Documents((d.obj for d in documents), chosen),
+        now,
     )
+
+
+def _close(runner: asyncio.Runner, pool: Pool) -> None:
+    """Let no worker and no event loop outlive the engine."""
+    runner.run(pool.close())
+    runner.close()
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
@@ -133,15 +143,31 @@ class Offline:
     """Judges documents one by one against one folder."""
 
     def __init__(
-        self, snapshot: Snapshot, line: Line | None, pipeline: Pipeline, train_jobs: Documents
+        self,
+        snapshot: Snapshot,
+        line: Line | None,
+        pipeline: Pipeline,
+        train_jobs: Documents,
+        now: Callable[[], datetime],
     ) -> None:
-        """Use a snapshot; ``line`` None means what the CRD in it shows, else the job's own generation."""
+        """Use a snapshot; ``line`` None means what the CRD in it shows, else the job's own generation.
+
+        ``now`` is the time of day by which exceptions expire.
+        """
         self._snapshot = snapshot
         self._line = line
         self._pipeline = pipeline
+        self._runner, pool = asyncio.Runner(), Pool()
         self._reviewer = review.Reviewer(
-            pipeline, lambda: snapshot, line=line, clock=time.monotonic, owners=train_jobs
+            pipeline,
+            lambda: snapshot,
+            line=line,
+            clock=time.monotonic,
+            now=now,
+            evaluate=pool.evaluate,
+            owners=train_jobs,
         )
+        weakref.finalize(self, _close, self._runner, pool)
 
     def admit(self, document: Document, old: Document | None = None) -> Outcome:
         """Mutate, then validate, as the API server would have it done."""
@@ -217,7 +243,7 @@ class Offline:
         for obj in objects:
             if obj["kind"] == "PodGroup":
                 corrected = values.copy(obj)
-                result = asyncio.run(self._pipeline.correct_pod_group(ctx, corrected, raw))
+                result = self._runner.run(self._pipeline.correct_pod_group(ctx, corrected, raw))
                 findings.warn(*result.findings.warnings)
                 if result.patch:
                     findings.warn(
@@ -279,7 +305,7 @@ class Offline:
         return _outcome(request, before, result)
 
     def _judge(self, phase: review.Phase, request: AdmissionRequest) -> Result:
-        return asyncio.run(self._reviewer.judge(phase, request)).result
+        return self._runner.run(self._reviewer.judge(phase, request)).result
 
     # AdmissionReviews
 
@@ -289,7 +315,7 @@ class Offline:
         except BadReview as error:
             raise ConfigError(f"{document.where}: {error}") from error
         before = values.copy(request.object) if request.object is not None else None
-        verdict = asyncio.run(self._reviewer.judge("mutate", request))
+        verdict = self._runner.run(self._reviewer.judge("mutate", request))
         result = verdict.result
         if result.allowed and not verdict.error:
             _add_news(result.findings, self._judge("validate", request).findings)
@@ -361,7 +387,7 @@ def _rendered(
     outcome: Outcome, info: Info, objects: list[dict[str, Any]], findings: Findings
 ) -> Rendered:
     try:
-        counted = compute(info)
+        counted = totals.of(info)
         rows = [
             PodSetRow(
                 name=p.name,

@@ -17,7 +17,7 @@ import orjson
 from plugins.framework import depth, field, lines, schema, values
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest, UserInfo
-from plugins.framework.context import Context
+from plugins.framework.context import EPOCH, Context, nobody
 from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterError
 from plugins.framework.field import FieldError, Findings
 from plugins.framework.pipeline import Pipeline, Result
@@ -27,7 +27,10 @@ from webhook.mode import Fixed, Mode, Position, would
 from webhook.podgroups import Unresolved
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from plugins.framework.cluster import Snapshot
+    from plugins.framework.context import Evaluate
     from plugins.framework.lines import Line
     from webhook.podgroups import Owners
 
@@ -130,7 +133,17 @@ class Verdict:
 class Reviewer:
     """Answers reviews from snapshots of the cluster. Holds no state of its own."""
 
-    __slots__ = ("_clock", "_line", "_live", "_owners", "_pipeline", "_source", "_switch")
+    __slots__ = (
+        "_clock",
+        "_evaluate",
+        "_line",
+        "_live",
+        "_now",
+        "_owners",
+        "_pipeline",
+        "_source",
+        "_switch",
+    )
 
     def __init__(  # noqa: PLR0913  # all that it is put together from
         self,
@@ -139,6 +152,8 @@ class Reviewer:
         *,
         line: Line | None,
         clock: Callable[[], float],
+        now: Callable[[], datetime] = lambda: EPOCH,
+        evaluate: Evaluate = nobody,
         live: Live | None = None,
         owners: Owners | None = None,
         switch: Position = ENFORCING,
@@ -153,6 +168,8 @@ class Reviewer:
         self._source = source
         self._line = line
         self._clock = clock
+        self._now = now
+        self._evaluate = evaluate
         self._switch = switch
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
@@ -309,7 +326,9 @@ class Reviewer:
             line=line,
             namespace=request.namespace,
             clock=self._clock,
+            now=self._now(),
             deadline=deadline,
+            evaluate=self._evaluate,
         )
 
 
@@ -424,9 +443,11 @@ def review_of(verdict: Verdict) -> dict[str, Any]:
     """The AdmissionReview that answers: ``patch`` and ``patchType`` together or not at all."""
     result, warnings = verdict.result, verdict.result.findings.warnings
     response: dict[str, Any] = {"uid": verdict.request.uid, "allowed": True}
+    if result.audit:
+        response["auditAnnotations"] = dict(sorted(result.audit.items()))
     if verdict.mode != "enforce":
         # For those who ask later what came in meanwhile; users do not see it.
-        response["auditAnnotations"] = {"mode": verdict.mode}
+        response["auditAnnotations"] = {**response.get("auditAnnotations", {}), "mode": verdict.mode}
         changes = result.changes if result.patch else ()
         warnings = [*would(result.findings.errors, changes, verdict.not_now), *warnings]
     elif verdict.refuses:

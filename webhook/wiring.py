@@ -34,6 +34,7 @@ from webhook.metrics import Recorder
 from webhook.mode import Switch
 from webhook.routes import Check, Health
 from webhook.trust import Standalone
+from webhook.workers import Pool
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -168,12 +169,15 @@ class Service:
         recorder.version(metadata.version("stationmaster"))
         pipeline = build_pipeline(options.profile, recorder, pod_groups=options.pod_groups)
         switch = Switch(recorder=recorder, logger=logger)
+        self._workers = Pool(on_event=recorder.worker)
         self._origin: Origin = _origin(options, pipeline, recorder, logger, switch)
         reviewer = review.Reviewer(
             pipeline,
             lambda: self._origin.snapshot,
             line=lines.named(options.trainer_version),
             clock=time.monotonic,
+            now=_now,
+            evaluate=self._workers.evaluate,
             live=self._origin.live,
             owners=self._origin,
             switch=switch,
@@ -254,6 +258,7 @@ class Service:
                 chore.cancel()
             await asyncio.gather(*chores, return_exceptions=True)
             await self._origin.close()
+            await self._workers.close()
             self._health.close()
 
     def stop(self, drain_seconds: float) -> None:

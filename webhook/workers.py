@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from abc import abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -249,7 +250,8 @@ class _Queue:
         return None
 
 
-class _Strikes(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Strikes:
     digest: str
     kills: int
 
@@ -326,6 +328,14 @@ class Pool:
                 )
             )
         return [job.answers.result() for job in jobs]
+
+    async def evaluate(
+        self, questions: Sequence[Question], deadline: float | None
+    ) -> list[Answers]:
+        """What a Context's ``evaluate`` is: the deadline is monotonic, as the event loop's clock is, or there is none."""
+        if deadline is None:
+            deadline = asyncio.get_running_loop().time() + MOST_SECONDS * (1 + len(questions))
+        return await self.ask(questions, deadline=deadline, clock=time.monotonic)
 
     async def close(self) -> None:
         """Kill all workers; whoever waits is answered with an error."""

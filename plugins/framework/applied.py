@@ -1,8 +1,9 @@
 """The annotation ``stationmaster.dev/applied``: what admission wrote, told apart from what the user wrote.
 
 Shape: compact JSON, sorted, ``{"/spec/trainer/numNodes": "RuntimeDefaults:1f2e3d4c", ...}``: JSON Pointer to
-``<plugin or policy>:<first 8 hex digits of the SHA-256 of the value>``. Quantities are hashed by value, since
-controllers behind us write ``2`` as ``"2"``.
+``<who>:<first 8 hex digits of the SHA-256 of the value>``. Who is a plugin, or ``policy/<name>`` (several: with commas);
+with ``!`` behind it where an override of a policy wrote it over whatever the user had. Quantities are hashed by value,
+since controllers behind us write ``2`` as ``"2"``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from plugins.framework.api import names
 
 _HASH_DIGITS: Final = 8
 _AMOUNTS: Final = frozenset({"limits", "requests"})
+_HOLDERS: Final = ("/limits", "/requests")
+POLICY: Final = "policy/"
+"""Before the name of a policy, which could otherwise be a plugin's."""
+FORCED: Final = "!"
+"""Behind the name of a policy that wrote the value as an override."""
 _LONGEST: Final = 65536
 """Bytes of the annotation that are read; ours are below 2 KiB, more is somebody else's doing."""
 
@@ -49,7 +55,23 @@ def mark(by: str, value: Any) -> str:
 def explains(record: dict[str, str], pointer: str, value: Any) -> bool:
     """Whether the record says that we wrote this very value at this place."""
     entry = record.get(pointer)
-    return entry is not None and mark(entry.rpartition(":")[0], value) == entry
+    return entry is not None and mark_at(pointer, entry.rpartition(":")[0], value) == entry
+
+
+def mark_at(pointer: str, by: str, value: Any) -> str:
+    """The mark of a value at its place: a single amount in ``limits`` or ``requests`` is hashed by value too."""
+    holder = pointer.rpartition("/")[0]
+    return mark(by, canonical(value) if holder.endswith(_HOLDERS) else value)
+
+
+def is_forced(record: dict[str, str], pointer: str, value: Any) -> bool:
+    """Whether an override wrote this very value, whatever the user had there."""
+    entry = record.get(pointer)
+    return (
+        entry is not None
+        and entry.rpartition(":")[0].endswith(FORCED)
+        and explains(record, pointer, value)
+    )
 
 
 def stable(value: Any) -> Any:

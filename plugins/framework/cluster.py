@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from plugins.framework.field import FieldError
     from plugins.framework.lines import Line
 
+Documents = Mapping[tuple[str, str, str], dict[str, Any]]
+"""Kind, namespace ("" where it has none) and name -> object, whole but for what the API server alone writes."""
+
 Owner = Literal["TrainJob", "other"]
 """Whose an object is that stands where a TrainJob of its name would have one."""
 
@@ -32,6 +35,9 @@ POD_GROUPS: Final = {p: f"{names.POD_GROUP}.{group}" for p, group in names.GANG_
 """What the PodGroups of either scheduler are kept as, by the policy of a runtime."""
 GENERATED: Final = (names.JOB_SET, *POD_GROUPS.values())
 """What the Trainer makes under a TrainJob's own name."""
+
+DOCUMENTS: Final = frozenset((*names.POLICY_DOCUMENTS, names.CONFIG_MAP))
+"""What the platform's rules are made of."""
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 TRAIN_JOB_CRD: Final = f"trainjobs.{names.GROUP}"
@@ -60,6 +66,7 @@ class Snapshot:
         "_runtimes",
         "_usage",
         "crd_line",
+        "documents",
         "namespaces",
         "priority_classes",
         "runtime_classes",
@@ -83,6 +90,8 @@ class Snapshot:
         """Names of the RuntimeClasses; None where none were given, so that absence proves nothing."""
         self.priority_classes: frozenset[str] | None = None
         self.namespaces: dict[str, dict[str, Any]] = {}
+        self.documents: Documents = {}
+        """Policies, their exceptions and their params; another mapping whenever one of them changes."""
         self.crd_line: Line | None = None
         """The Trainer line that the TrainJob CRD among the objects shows."""
         self.served: frozenset[str] | None = None
@@ -211,6 +220,8 @@ class Snapshot:
         elif kind in GENERATED:
             kept = Shards((_name(obj), _owner(obj)) for obj in objects)
             self._generated = {**self._generated, kind: kept}
+        elif kind in DOCUMENTS:
+            self._take_documents(kind, objects)
         else:
             self._clear(kind)
             for obj in objects:
@@ -221,6 +232,8 @@ class Snapshot:
             case names.TRAIN_JOB:
                 name = _name(obj)
                 self._usage = self._usage.having(name, use_of(TrainJob(obj), name[0]))
+            case _ if kind in DOCUMENTS:
+                self._take_documents(kind, (obj,), self.documents)
             case _ if kind in GENERATED:
                 kept = self._generated[kind].having(_name(obj), _owner(obj))
                 self._generated = {**self._generated, kind: kept}
@@ -243,6 +256,9 @@ class Snapshot:
         match kind:
             case names.TRAIN_JOB:
                 self._usage = self._usage.lacking((namespace, name))
+            case _ if kind in DOCUMENTS:
+                gone = (kind, namespace, name)
+                self.documents = {k: v for k, v in self.documents.items() if k != gone}
             case _ if kind in GENERATED:
                 kept = self._generated[kind].lacking((namespace, name))
                 self._generated = {**self._generated, kind: kept}
@@ -304,6 +320,14 @@ class Snapshot:
                 pass
         return successor
 
+    def _take_documents(
+        self, kind: str, objects: Iterable[dict[str, Any]], others: Documents | None = None
+    ) -> None:
+        if others is None:
+            others = {k: v for k, v in self.documents.items() if k[0] != kind}
+        kept = {document_key(obj): keep(obj) for obj in objects if is_document(obj)}
+        self.documents = {**others, **kept}
+
     def _take_runtime(self, obj: dict[str, Any]) -> None:
         kept = {**keep(obj), "apiVersion": names.API_VERSION, "spec": obj.get("spec")}
         metadata = kept["metadata"]
@@ -339,6 +363,22 @@ class Snapshot:
     def _take_crd(self, obj: dict[str, Any]) -> None:
         if values.at(obj, "spec", "names", "kind") == names.TRAIN_JOB:
             self.crd_line = lines.of_crd(obj)
+
+
+def is_document(obj: dict[str, Any]) -> bool:
+    """Whether an object is a policy, an exception, or a ConfigMap that is labelled to be a policy's params."""
+    kind = obj.get("kind")
+    if kind == names.CONFIG_MAP:
+        return names.PARAMS_LABEL in values.at_obj(obj, "metadata", "labels")
+    group, _, _ = values.text(obj.get("apiVersion")).partition("/")
+    return kind in names.POLICY_DOCUMENTS and group == names.POLICY_GROUP
+
+
+def document_key(obj: dict[str, Any]) -> tuple[str, str, str]:
+    """What a document is known by; a file may leave out the namespace, and means ``default``."""
+    kind = values.text(obj.get("kind"))
+    namespace, name = _name(obj)
+    return kind, "" if kind == names.POLICY else namespace, name
 
 
 def kept_as(obj: dict[str, Any]) -> str:
@@ -392,11 +432,14 @@ def keep(obj: dict[str, Any]) -> dict[str, Any]:
 
 _NAMES: Final = ("name", "namespace")
 _LABELLED: Final = (*_NAMES, "labels")
+_DATED: Final = (*_NAMES, "uid", "generation", "creationTimestamp")
 _OWNED: Final = (*_NAMES, "ownerReferences")
 _KEPT_METADATA: Final = {
     names.CLUSTER_TRAINING_RUNTIME: _LABELLED,
     names.TRAINING_RUNTIME: _LABELLED,
     "Namespace": _LABELLED,
+    names.CONFIG_MAP: _LABELLED,
+    **dict.fromkeys(names.POLICY_DOCUMENTS, _DATED),
     names.JOB_SET: _OWNED,
     names.POD_GROUP: _OWNED,
 }
@@ -406,7 +449,8 @@ _KEPT_FIELDS: Final = {
     "LimitRange": ("spec",),
     "RuntimeClass": ("overhead",),
     "CustomResourceDefinition": ("spec",),
-    "ConfigMap": ("data",),  # the one of ours
+    names.CONFIG_MAP: ("data",),  # of ours, and of what policies take for params
+    **dict.fromkeys(names.POLICY_DOCUMENTS, ("spec",)),
 }
 
 

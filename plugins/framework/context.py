@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import applied
 from plugins.framework.errors import DeadlineExceeded
@@ -17,8 +18,20 @@ if TYPE_CHECKING:
     from plugins.framework.lines import Line
 
 
+Evaluate = Callable[[Sequence[Any], float | None], Awaitable[Sequence[Any]]]
+"""Questions, and the deadline in the units of the Context's clock -> answers in the same order."""
+
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
 def _nothing() -> None:
     """There is no stored TrainJob."""
+
+
+async def nobody(questions: Sequence[Any], deadline: float | None) -> Sequence[Any]:
+    """Nobody is there to be asked."""
+    del deadline
+    raise LookupError(f"there are no workers for {len(questions)} questions")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +53,18 @@ class Context:
     before: Callable[[], Info | None] = _nothing
     """On UPDATE: the stored TrainJob, resolved as the new one is, policies and all; worked out when asked for.
     None on CREATE, or where its runtime is gone."""
+    now: datetime = EPOCH
+    """The time of day by which things expire."""
+    evaluate: Evaluate = nobody
+    """Hands questions to the killable workers."""
+    round: int = 1
+    """Which round of defaults and overrides this is, from 1."""
+    again: bool = False
+    """Set by a plugin whose defaults or overrides depend on what others write: one more round, if this one wrote."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What one extension point leaves for a later one, by plugin name."""
+    audit: dict[str, str] = field(default_factory=dict)
+    """Audit annotations of the answer, which the API server puts under our webhook's name."""
 
     @property
     def is_create(self) -> bool:

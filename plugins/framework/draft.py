@@ -75,6 +75,7 @@ class Draft:
         "_resolver",
         "_slots",
         "changes",
+        "memory",
         "raw",
         "record",
         "revision",
@@ -94,6 +95,8 @@ class Draft:
         self.record: dict[str, str] = {}
         """Pointer -> ``<who>:<hash of the value>`` of what we wrote, for the applied annotation."""
         self.changes: list[Change] = []
+        self.memory: dict[str, Any] = {}
+        """What whoever edits keeps for its next turn in the same call, by its name."""
         self._resolver = resolver
         self._info: tuple[int, Info] | None = None
         self._claims: dict[str, str] | None = None

@@ -12,10 +12,10 @@ controller itself would fail.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.context import Context
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from plugins.framework.field import Findings
     from plugins.framework.info import Info
     from plugins.framework.runtime import CompiledRuntime
+
+T = TypeVar("T")
+
+Asking: TypeAlias = "Generator[Sequence[Any], Sequence[Any], T]"
+"""What a method returns that depends on the killable workers: it yields questions and is sent their answers.
+
+Any point of the mutating and the validating call may; the Pipeline has them answered by ``ctx.evaluate``.
+"""
 
 
 @runtime_checkable
@@ -46,7 +54,7 @@ class DefaultTrainJobPlugin(Plugin, Protocol):
     """Mutate on CREATE: fill what the TrainJob leaves unset."""
 
     @abstractmethod
-    def default_train_job(self, ctx: Context, draft: Draft) -> None:
+    def default_train_job(self, ctx: Context, draft: Draft) -> Asking[None] | None:
         """Write defaults to the draft; ``draft.info`` is the job resolved as the draft is now."""
 
 
@@ -55,7 +63,7 @@ class OverrideTrainJobPlugin(Plugin, Protocol):
     """Mutate on CREATE, after all defaults: force values."""
 
     @abstractmethod
-    def override_train_job(self, ctx: Context, draft: Draft) -> None:
+    def override_train_job(self, ctx: Context, draft: Draft) -> Asking[None] | None:
         """Write values to the draft, whatever is there."""
 
 
@@ -64,7 +72,7 @@ class ReconcileUpdatePlugin(Plugin, Protocol):
     """Mutate on UPDATE: give back the old form where only the form differs."""
 
     @abstractmethod
-    def reconcile_update(self, ctx: Context, draft: Draft, old: TrainJob) -> None:
+    def reconcile_update(self, ctx: Context, draft: Draft, old: TrainJob) -> Asking[None] | None:
         """Put back what the stored object has, where the difference means nothing."""
 
 
@@ -111,10 +119,24 @@ class CustomValidationPlugin(Plugin, Protocol):
     @abstractmethod
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
-    ) -> Findings:
+    ) -> Findings | Asking[Findings]:
         """Return all that is wrong, with exact paths.
 
         ``info`` is None where the runtime does not exist; ``old`` is None on CREATE.
+        """
+
+
+@runtime_checkable
+class JudgeMetadataPlugin(Plugin, Protocol):
+    """Validate an UPDATE of metadata or ``suspend`` alone, which no other point may refuse."""
+
+    @abstractmethod
+    def validate_metadata(
+        self, ctx: Context, info: Info | None, old: TrainJob, new: TrainJob
+    ) -> Findings | Asking[Findings]:
+        """Return what is wrong with the very labels and annotations that differ.
+
+        Finalizers, owners and ``suspend`` are nobody's to judge.
         """
 
 
@@ -183,6 +205,7 @@ EXTENSION_POINTS: tuple[tuple[str, Any, str], ...] = (
     ("preBuildSync", PreBuildSyncPlugin, "pre_build_sync"),
     ("recordResolution", RecordResolutionPlugin, "record_resolution"),
     ("customValidation", CustomValidationPlugin, "validate"),
+    ("judgeMetadata", JudgeMetadataPlugin, "validate_metadata"),
     ("validateRuntime", ValidateRuntimePlugin, "validate_runtime"),
     ("correctPodGroup", CorrectPodGroupPlugin, "correct_pod_group"),
     ("warnTrainJob", WarnTrainJobPlugin, "warn_train_job"),

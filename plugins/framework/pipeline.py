@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plugins.framework import applied, values
@@ -26,6 +27,7 @@ from plugins.framework.resolve import resolve
 if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.info import Info
+    from plugins.framework.interface import Asking
     from plugins.framework.profile import Profile
     from plugins.framework.registry import Registry
     from plugins.framework.runtime import CompiledRuntime
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 APPLIED_PATH: Final = Path("metadata", "annotations").key(names.APPLIED_ANNOTATION)
 RECORDER: Final = "Stationmaster"
 """Who writes the applied annotation."""
+
+MOST_ROUNDS: Final = 4
+"""Rounds of defaults and overrides in one call; what still changes then never comes to rest."""
 
 Step = tuple[str, Callable[..., Any]]
 
@@ -62,6 +67,8 @@ class Result:
     changes: list[Change] = field(default_factory=list)
     info: Info | None = None
     faults: list[PluginFault] = field(default_factory=list)
+    audit: dict[str, str] = field(default_factory=dict)
+    """Audit annotations of the answer."""
 
     @property
     def allowed(self) -> bool:
@@ -111,10 +118,10 @@ class Pipeline:
         old = _old(ctx)
         if self._leaves_alone(ctx, TrainJob(raw), old):
             return Result()
-        draft, result = self._draft(ctx, raw), Result()
+        draft, result = self._draft(ctx, raw), Result(audit=ctx.audit)
         info: Info | None = None
         try:
-            info = self._complete(ctx, draft, result, old)
+            info = await self._complete(ctx, draft, result, old)
         except PluginFault as fault:  # where the job is resolved: nothing is left to be judged
             self._fault(result, fault)
         return self._finish(result, draft, info)
@@ -124,10 +131,10 @@ class Pipeline:
         job, old = TrainJob(raw), _old(ctx)
         if self._leaves_alone(ctx, job, old):
             return Result()
-        result = Result()
+        result = Result(audit=ctx.audit)
         try:
             result.info = self._info(self._draft(ctx, raw))
-            self._judge(ctx, result, result.info, old, raw=raw)
+            await self._judge(ctx, result, result.info, old, raw=raw)
         except PluginFault as fault:
             self._fault(result, fault)
         return result
@@ -159,10 +166,10 @@ class Pipeline:
     ) -> Result:
         """Judge a runtime; what an update leaves as it was is no reason to refuse it."""
         result = Result()
-        self._collect("validate_runtime", result, ctx, old, new)
+        await self._collect("validate_runtime", result, ctx, old, new)
         if old is not None and result.findings.errors:
             before = Result()
-            self._collect("validate_runtime", before, ctx, None, old)
+            await self._collect("validate_runtime", before, ctx, None, old)
             _ratchet(result.findings, before.findings)
         return result
 
@@ -220,27 +227,38 @@ class Pipeline:
             raw, runtime=runtime, resolver=lambda now: self._resolve(ctx, _view(ctx, now), runtime)
         )
 
-    def _complete(
+    async def _complete(
         self, ctx: Context, draft: Draft, result: Result, old: TrainJob | None
     ) -> Info | None:
         """Run the points of the mutating call over the draft, and judge what it has become."""
         if old is not None:
-            self._each("reconcile_update", result, draft, ctx, draft, old)
+            await self._each("reconcile_update", result, draft, ctx, draft, old)
+            if draft.record:
+                ctx.written = draft.record
+                self._record(draft)
             if _overrides_differ(ctx, old, TrainJob(draft.raw)) and draft.runtime is not None:
-                self._each("record_resolution", result, draft, ctx, draft)
+                await self._each("record_resolution", result, draft, ctx, draft)
         elif draft.runtime is not None:
-            self._each("default_train_job", result, draft, ctx, draft)
-            self._each("override_train_job", result, draft, ctx, draft)
+            await self._settle(ctx, result, draft)
             ctx.written = draft.record
-            self._judge(ctx, result, draft.info, None)
+            await self._judge(ctx, result, draft.info, None)
             if result.allowed:
                 draft.keep_info()
-                self._each("record_resolution", result, draft, ctx, draft)
+                await self._each("record_resolution", result, draft, ctx, draft)
                 self._record(draft)
             return draft.info
         info = self._info(draft)
-        self._judge(ctx, result, info, old, raw=draft.raw)
+        await self._judge(ctx, result, info, old, raw=draft.raw)
         return info
+
+    async def _settle(self, ctx: Context, result: Result, draft: Draft) -> None:
+        """Default and override until a round changes nothing, where a plugin asks for another round at all."""
+        for ctx.round in range(1, MOST_ROUNDS + 1):
+            before, ctx.again = draft.revision, False
+            await self._each("default_train_job", result, draft, ctx, draft)
+            await self._each("override_train_job", result, draft, ctx, draft)
+            if not ctx.again or draft.revision == before:
+                return
 
     @staticmethod
     def _info(draft: Draft) -> Info | None:
@@ -272,12 +290,14 @@ class Pipeline:
                     raise PluginFault(name, point, error) from error
         return info
 
-    def _each(self, point: str, result: Result, draft: Draft, *args: Any) -> None:
+    async def _each(self, point: str, result: Result, draft: Draft, *args: Any) -> None:
         ctx: Context = args[0]
         for name, method in self._steps[point]:
             with draft.by(name):
                 try:
-                    method(*args)
+                    returned = method(*args)
+                    if type(returned) is GeneratorType:
+                        await _answered(ctx, returned)
                 except (BuildError, DeadlineExceeded):
                     raise
                 except Exception as error:  # noqa: BLE001  # the one place where anything is caught
@@ -289,10 +309,12 @@ class Pipeline:
                     )
         ctx.check_deadline()
 
-    def _collect(self, point: str, result: Result, *args: Any) -> None:
+    async def _collect(self, point: str, result: Result, *args: Any) -> None:
         for name, method in self._steps[point]:
             try:
                 found = method(*args)
+                if type(found) is GeneratorType:
+                    found = await _answered(args[0], found)
                 if found.errors or found.warnings:
                     result.findings.add(found)
             except DeadlineExceeded:
@@ -322,7 +344,7 @@ class Pipeline:
         else:
             result.findings.warn(text)
 
-    def _judge(
+    async def _judge(
         self,
         ctx: Context,
         result: Result,
@@ -338,26 +360,30 @@ class Pipeline:
                 f"the runtime {job.runtime_name} does not exist: this update is not judged against it"
             )
         self._warn("warn_train_job", result, ctx, info, old, job)
-        if old is not None and changes_nothing_judged(ctx, old, job):
-            return
         if old is not None:
             ctx.before = cache(lambda: self._stored(ctx, old))
-        self._collect("validate", result, ctx, info, old, job)
+            if changes_nothing_judged(ctx, old, job):
+                await self._collect("validate_metadata", result, ctx, info, old, job)
+                return
+        await self._collect("validate", result, ctx, info, old, job)
         if info is not None and info.build_error and not result.findings.errors:
             result.findings.error(_cannot_be_built(info))
-        if old is not None and result.findings.errors:
-            self._drop_stored(ctx, result.findings, old)
+        if old is not None and any(not error.origin for error in result.findings.errors):
+            await self._drop_stored(ctx, result.findings, old)
         ctx.check_deadline()
 
     def _stored(self, ctx: Context, old: TrainJob) -> Info | None:
         runtime = runtime_of(ctx, old)
         return None if runtime is None else self._resolve(ctx, old, runtime)
 
-    def _drop_stored(self, ctx: Context, findings: Findings, old: TrainJob) -> None:
-        """The ratchet: what was stored and is unchanged is never a reason to refuse."""
+    async def _drop_stored(self, ctx: Context, findings: Findings, old: TrainJob) -> None:
+        """The ratchet: what was stored and is unchanged is never a reason to refuse.
+
+        Findings with an origin are rules that may have become stricter: whoever makes them compares for himself.
+        """
         before = Result()
         info = ctx.before()
-        self._collect("validate", before, ctx, info, None, old)
+        await self._collect("validate", before, ctx, info, None, old)
         if info is not None and info.build_error and not before.findings.errors:
             before.findings.error(_cannot_be_built(info))
         _ratchet(findings, before.findings)
@@ -377,6 +403,16 @@ class Pipeline:
         if result.allowed and not result.faults:
             result.patch = draft.patch()
         return result
+
+
+async def _answered(ctx: Context, asking: Asking[Any]) -> Any:
+    """What a plugin returns in the end, once all its questions are answered."""
+    try:
+        questions = next(asking)
+        while True:
+            questions = asking.send(await ctx.evaluate(questions, ctx.deadline))
+    except StopIteration as done:
+        return done.value
 
 
 def _told(fault: PluginFault) -> str:

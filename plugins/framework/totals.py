@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from plugins.framework.quantity import DECIMAL_SI, Quantity, add, mul
+
+if TYPE_CHECKING:
+    from plugins.framework.info import Info
 
 COMPLETE: Final = "Complete"
 """The status of a ``dependsOn`` link whose target has ended when the dependent starts."""
@@ -52,6 +55,26 @@ class Totals:
     """False if there were more than `MOST_PEAKS`: ``resources`` then is the sum over all jobs, an upper bound."""
     per_part: Mapping[str, Mapping[str, Quantity]]
     """All pods of one job together, by the name of the job."""
+
+
+_NOTE: Final = "totals"
+"""Where a resolved job keeps its totals: the annotation, limits and expressions ask for the same numbers."""
+
+
+def of(info: Info) -> Totals:
+    """The totals of a resolved job, per pod set and for what can run at one time; worked out once a job.
+
+    Raises QuantityError where an amount of the runtime cannot be read.
+    """
+    kept: Totals | None = info.notes.get(_NOTE)
+    if kept is None:
+        kept = info.notes[_NOTE] = totals(
+            [
+                Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.base.depends_on)
+                for p in info.pod_sets
+            ]
+        )
+    return kept
 
 
 def totals(parts: Sequence[Part]) -> Totals:

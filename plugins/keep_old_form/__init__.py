@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "KeepOldForm"
 
-_WHOLE: Final = ("trainer", "initializer", "activeDeadlineSeconds")
+_WHOLE: Final = ("trainer", "initializer", "activeDeadlineSeconds", "managedBy")
 _ANNOTATIONS: Final = Path("metadata", "annotations")
 _PATCHES: Final = "runtimePatches"
 _KEYED: Final = {"env": "name"}
@@ -79,7 +79,9 @@ def _restore_annotations(draft: Draft, old: TrainJob) -> None:
 
 
 def _explained(record: dict[str, str], pointer: str, old: Any, new: Any) -> bool:
-    """Whether ``new`` is ``old`` in another form, or without what the record says that we added."""
+    """Whether ``new`` is ``old`` in another form, or without what the record says that we added or forced."""
+    if applied.is_forced(record, pointer, old):
+        return True  # the user still sends what an override has replaced
     if new is None:
         return old is None or _ours(record, pointer, old)
     if type(old) is dict and type(new) is dict:
@@ -93,7 +95,7 @@ def _objects_explained(
     record: dict[str, str], pointer: str, old: dict[str, Any], new: dict[str, Any]
 ) -> bool:
     if pointer.endswith(("/limits", "/requests")):
-        return _amounts_equal(old, new)
+        return _amounts_explained(record, pointer, old, new)
     if new.keys() - old.keys():
         return all(new[k] is None for k in new.keys() - old.keys()) and _objects_explained(
             record, pointer, old, {k: v for k, v in new.items() if k in old}
@@ -104,10 +106,21 @@ def _objects_explained(
     )
 
 
-def _amounts_equal(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    return old.keys() == new.keys() and all(
-        applied.canonical(value) == applied.canonical(new[name]) for name, value in old.items()
-    )
+def _amounts_explained(
+    record: dict[str, str], pointer: str, old: dict[str, Any], new: dict[str, Any]
+) -> bool:
+    """Whether the amounts are the same by value, but for those that a policy added or forced."""
+    if new.keys() - old.keys():
+        return False
+    for name, value in old.items():
+        at = pointer + field.pointer((name,))
+        if name in new and applied.canonical(value) == applied.canonical(new[name]):
+            continue
+        if not applied.is_forced(record, at, value) and (
+            name in new or not applied.explains(record, at, value)
+        ):
+            return False
+    return True
 
 
 def _lists_explained(record: dict[str, str], pointer: str, old: list[Any], new: list[Any]) -> bool:
@@ -119,8 +132,11 @@ def _lists_explained(record: dict[str, str], pointer: str, old: list[Any], new: 
     before, after = _by_name(old, key), _by_name(new, key)
     if len(before) != len(old) or len(after) != len(new) or after.keys() - before.keys():
         return values.same(old, new)
-    shared = [(before[item], after[item]) for item in after]
-    return all(values.same(_terse([a], name), _terse([b], name)) for a, b in shared) and all(
+    return all(
+        values.same(_terse([before[item]], name), _terse([after[item]], name))
+        or applied.is_forced(record, pointer + field.pointer((item,)), before[item])
+        for item in after
+    ) and all(
         _ours(record, pointer + field.pointer((item,)), before[item])
         for item in before.keys() - after.keys()
     )

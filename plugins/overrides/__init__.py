@@ -37,7 +37,7 @@ class Overrides(CustomValidationPlugin):
         if not new.spec.get(line.generation) and (old is None or not old.spec.get(line.generation)):
             return found
         if line.has_managers:
-            found.error(*managers.problems(old, new))
+            found.error(*managers.problems(ctx, old, new))
         targets = contents.targets(line, new)
         found.error(*contents.problems(targets, directives=new.has_directives(line.generation)))
         if line.unique_targets:

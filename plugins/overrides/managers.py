@@ -13,6 +13,7 @@ from plugins.framework.field import FieldError, Path
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
 
 PATCHES: Final = Path("spec", "runtimePatches")
 
@@ -24,15 +25,19 @@ _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _EXAMPLE: Final = 'must be a domain-prefixed path (such as "acme.io/foo")'
 
 
-def problems(old: TrainJob | None, new: TrainJob) -> Iterator[FieldError]:
-    """The Trainer's rules (IsDomainPrefixedPath), at the entry's own path; and our names are not for new entries."""
+def problems(ctx: Context, old: TrainJob | None, new: TrainJob) -> Iterator[FieldError]:
+    """The Trainer's rules (IsDomainPrefixedPath), at the entry's own path; and our names are for what policies write."""
     stored = set() if old is None else set(_managers(old))
     for i, manager in enumerate(_managers(new)):
         at = PATCHES.index(i).child("manager")
         detail = _problem(manager[:_LONGEST])
         if detail:
             yield field.invalid(at, manager, detail)
-        elif manager in names.OUR_MANAGERS and manager not in stored:
+        elif (
+            manager in names.OUR_MANAGERS
+            and manager not in stored
+            and not ctx.is_ours(new, PATCHES.key(manager).pointer)
+        ):
             yield field.forbidden(
                 at, f"{manager} belongs to Stationmaster; use a manager of your own"
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
-from plugins.framework import field, quantity, values
+from plugins.framework import field, quantity, totals, values
 from plugins.framework.api import names
 from plugins.framework.field import Findings, Path
 from plugins.framework.interface import (
@@ -18,7 +18,6 @@ from plugins.framework.interface import (
 from plugins.framework.quantity import QuantityError
 from plugins.framework.registry import Args, Handle, PluginSpec
 from plugins.framework.resources import container_problems
-from plugins.framework.totals import Part, Totals, totals
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -79,22 +78,9 @@ class PodGroupTotals(WatchExtensionPlugin, RecordResolutionPlugin, CustomValidat
         return found
 
 
-def compute(info: Info) -> Totals:
-    """The totals of a resolved job, per pod set and for what can run at one time; worked out once a job."""
-    kept: Totals | None = info.notes.get(NAME)
-    if kept is None:
-        kept = info.notes[NAME] = totals(
-            [
-                Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.base.depends_on)
-                for p in info.pod_sets
-            ]
-        )
-    return kept
-
-
 def annotation(info: Info) -> str:
     """The annotation's text: compact JSON with sorted keys."""
-    counted = compute(info)
+    counted = totals.of(info)
     document = {
         "members": counted.members,
         "podSets": {
@@ -128,7 +114,7 @@ def _check_node_resources(info: Info, found: Findings) -> None:
 
 def _check_totals(info: Info, found: Findings) -> None:
     try:
-        counted = compute(info)
+        counted = totals.of(info)
     except QuantityError as error:
         at = Path("spec", "runtimeRef", "name")
         detail = f"the runtime asks for an amount that cannot be read: {error}"

@@ -14,17 +14,30 @@ from tests.deploy.conftest import OVERLAYS, Rendered
 from tests.deploy.tools import CHART, Object
 from webhook.kube.arming import ANNOTATION
 
-HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
+HELMS_OWN = (
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+    "helm.sh/resource-policy",
+)
+
+
+def without(named: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in named.items() if name not in names}
 
 
 def comparable(rendered: Rendered) -> dict[tuple[str, str], Object]:
-    """By kind and name, without helm's labels; helm makes the namespace by a flag."""
+    """By kind and name, without helm's own labels and annotation; helm makes the namespace by a flag."""
     found: dict[tuple[str, str], Object] = {}
     for obj in rendered:
         metadata: dict[str, Any] = obj["metadata"]
-        labels = {k: v for k, v in metadata["labels"].items() if k not in HELMS_OWN}
+        kept = {**metadata, "labels": without(metadata["labels"], HELMS_OWN)}
+        if annotations := without(metadata.get("annotations", {}), HELMS_OWN):
+            kept["annotations"] = annotations
+        else:
+            kept.pop("annotations", None)
         name = obj["kind"], metadata["name"]
-        found[name] = {**obj, "metadata": {**metadata, "labels": labels}}
+        found[name] = {**obj, "metadata": kept}
     return {name: obj for name, obj in found.items() if name[0] != "Namespace"}
 
 
@@ -61,6 +74,7 @@ def test_helm_finds_nothing_wrong(helm: str) -> None:
         "logLevel=trace",
         "image.repository=",
         "podGroups.enabled=maybe",
+        "crds.keep=maybe",
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(helm: str, setting: str) -> None:
@@ -85,6 +99,21 @@ def test_namespaces_are_excluded_everywhere_and_ours_stay_excluded(helm: str) ->
             *("kube-system", "kube-public", "kube-node-lease", tools.NAMESPACE),
             *("team-a", "team-b"),
         ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted"), [("crds.keep=true", "keep"), ("crds.keep=false", None)]
+)
+def test_an_uninstall_leaves_the_kinds_and_so_the_policies(
+    helm: str, setting: str, wanted: str | None
+) -> None:
+    kinds = [
+        obj for obj in tools.templated(helm, setting) if obj["kind"] == "CustomResourceDefinition"
+    ]
+
+    assert len(kinds) == 3
+    for obj in kinds:
+        assert obj["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == wanted
 
 
 def test_ignore_is_for_all(helm: str) -> None:
@@ -122,7 +151,7 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
 
     assert set(schema["properties"]) - {"global"} == set(values)
-    for name in ("image", "webhooks", "podGroups"):
+    for name in ("image", "webhooks", "podGroups", "crds"):
         assert set(schema["properties"][name]["properties"]) == set(values[name])
 
 

@@ -39,6 +39,7 @@ SETTINGS: Final[dict[str, tuple[Settings, tuple[str, ...]]]] = {
         Settings(podgroups=True, certificates="cert-manager"),
         ("podGroups.enabled=true", "certificates=cert-manager"),
     ),
+    "no kinds": (Settings(crds=False), ("crds.enabled=false",)),
     "no network policy": (Settings(network_policy=False), ("networkPolicy=false",)),
 }
 

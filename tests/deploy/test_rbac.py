@@ -11,6 +11,12 @@ CACHES = "the caches list and watch it (webhook/kube/resources.py)"
 ADVICE = "the warnings of plugins/lifecycle are made of it (webhook/kube/resources.py)"
 CERTIFICATES = "certificates shared by the replicas (webhook/kube/secret.py)"
 LEASE = "who of the replicas writes (webhook/kube/lease.py)"
+POLICIES = "what the platform has written is read, and followed"
+STATUS = "whether a policy is Ready, in conflict, and what it did is told in its status"
+PARAMS = (
+    "what policies name as their params, of those with the label stationmaster.dev/params: the"
+    " selector is in the request, as RBAC has none"
+)
 SWITCH = "the mode is followed, by the one name (webhook/kube/mode.py)"
 BUNDLE = (
     "the caBundle is compared and repaired (webhook/kube/injector.py), Fail armed and disarmed"
@@ -48,6 +54,16 @@ FOR = {
         )
         for verb in ("list", "watch")
     },
+    **{
+        (f"stationmaster.dev/{plural}", verb): POLICIES
+        for plural in ("trainjobpolicies", "namespacedtrainjobpolicies", "policyexceptions")
+        for verb in ("list", "watch")
+    },
+    **{
+        (f"stationmaster.dev/{plural}/status", "patch"): STATUS
+        for plural in ("trainjobpolicies", "namespacedtrainjobpolicies", "policyexceptions")
+    },
+    **{("/configmaps", verb): PARAMS for verb in ("list", "watch")},
     ("/configmaps", "get"): "the Trainer's snapshot of a runtime, beside its TrainJob",
 }
 NAMED = {
@@ -111,7 +127,6 @@ def test_secrets_are_never_listed_and_never_another_namespaces(manifests: Render
     """``list secrets`` reads every Secret there is."""
     for what, verb, _ in granted(manifests, "ClusterRole"):
         assert what != "/secrets"
-        assert (what, verb) not in {("/configmaps", "list"), ("/configmaps", "watch")}
         assert "*" not in what + verb
     for what, verb, names in granted(manifests, "Role"):
         assert (what, verb) not in {("/secrets", "list"), ("/secrets", "watch")}
@@ -126,13 +141,21 @@ def test_what_is_kept_may_be_read(manifests: Rendered) -> None:
             assert (f"{resource.group}/{resource.plural}", verb) in may
 
 
-def test_with_cert_manager_nothing_may_be_written(kubectl: str) -> None:
+def test_with_cert_manager_nothing_may_be_written_but_what_is_said_of_policies(
+    kubectl: str,
+) -> None:
     from tests.deploy.tools import kustomized  # noqa: PLC0415  # needs kubectl
 
     rendered = kustomized(kubectl, "cert-manager")
-    verbs = {v for kind in ("Role", "ClusterRole") for _, v, _ in granted(rendered, kind)}
+    written = {
+        (what, verb)
+        for kind in ("Role", "ClusterRole")
+        for what, verb, _ in granted(rendered, kind)
+        if verb not in {"get", "list", "watch"}
+    }
 
-    assert verbs == {"get", "list", "watch"}
+    assert written == {what for what in FOR if what[1] == "patch"}
+    assert all(what.endswith("/status") for what, _ in written)
 
 
 def test_roles_are_bound_to_our_account_only(manifests: Rendered) -> None:

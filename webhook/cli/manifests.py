@@ -25,7 +25,9 @@ if TYPE_CHECKING:
         "With certificates of cert-manager, which must be installed": (
             "manifests --certificates cert-manager | kubectl apply -f -"
         ),
-        "Uninstall": "manifests | kubectl delete -f -",
+        "Uninstall, and keep the kinds of policies, and with them all policies": (
+            "manifests --no-crds | kubectl delete -f -"
+        ),
     },
 )
 @click.option(
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 )
 @options.log_level
 @click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
+@click.option("--no-crds", is_flag=True, help="Leave the kinds of policies out.")
 @click.option("--podgroups", is_flag=True, help="Correct the Trainer's PodGroups, too.")
 @options.output(("yaml", "json"))
 def command(  # noqa: PLR0913  # one argument an option
@@ -74,6 +77,7 @@ def command(  # noqa: PLR0913  # one argument an option
     kueue_user: str,
     log_level: str,
     no_network_policy: bool,
+    no_crds: bool,
     podgroups: bool,
     output: str,
 ) -> int:
@@ -93,6 +97,7 @@ def command(  # noqa: PLR0913  # one argument an option
         excluded_namespaces=excluded,
         kueue_user=kueue_user,
         network_policy=not no_network_policy,
+        crds=not no_crds,
         podgroups=podgroups,
     )
     out.write_objects(output, manifests(settings), as_list=True)

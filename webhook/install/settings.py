@@ -24,6 +24,7 @@ KUEUE_USER: Final = "system:serviceaccount:kueue-system:kueue-controller-manager
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
+_CRD: Final = "CustomResourceDefinition"
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ACCOUNT: Final = re.compile(r"system:serviceaccount:[-a-z0-9]+:[-.a-z0-9]+")
 _IMAGE: Final = re.compile(
@@ -47,6 +48,8 @@ class Settings:
     """In which nothing is done; ours and those of Kubernetes always are."""
     kueue_user: str = KUEUE_USER
     network_policy: bool = True
+    crds: bool = True
+    """Whether the kinds of policies are among them."""
     podgroups: bool = False
     """Whether PodGroups are corrected, too."""
 
@@ -73,7 +76,7 @@ def source() -> Path:
 
 
 def manifests(settings: Settings) -> list[Object]:
-    """All objects in the order in which to apply them: our namespace first, the registration last."""
+    """All objects in the order in which to apply them: our namespace and kinds first, the registration last."""
     objects = kustomization.build(source() / "overlays" / settings.certificates)
     if settings.podgroups:
         objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
@@ -81,6 +84,8 @@ def manifests(settings: Settings) -> list[Object]:
         objects = [_moved(obj, settings.namespace) for obj in objects]
     if not settings.network_policy:
         objects = [obj for obj in objects if obj["kind"] != "NetworkPolicy"]
+    if not settings.crds:
+        objects = [obj for obj in objects if obj["kind"] != _CRD]
     for webhook in _webhooks(objects):
         _exclude(webhook, settings.excluded_namespaces)
         _know_kueue(webhook, settings.kueue_user)
@@ -95,7 +100,9 @@ def manifests(settings: Settings) -> list[Object]:
 def _rank(obj: Object) -> int:
     if obj["kind"] == "Namespace":
         return 0
-    return 2 if "webhooks" in obj else 1
+    if obj["kind"] == _CRD:
+        return 1
+    return 3 if "webhooks" in obj else 2
 
 
 def _webhooks(objects: Sequence[Object]) -> Iterator[Object]:

@@ -42,5 +42,15 @@ KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
 
 TOTALS_ANNOTATION: Final = "stationmaster.dev/podgroup-totals"
 APPLIED_ANNOTATION: Final = "stationmaster.dev/applied"
-OUR_ANNOTATIONS: Final = (TOTALS_ANNOTATION, APPLIED_ANNOTATION)
+POLICIES_ANNOTATION: Final = "stationmaster.dev/policies"
+OUR_ANNOTATIONS: Final = (TOTALS_ANNOTATION, APPLIED_ANNOTATION, POLICIES_ANNOTATION)
 OUR_MANAGERS: Final = ("stationmaster.dev/defaults", "stationmaster.dev/overrides")
+
+POLICY_GROUP: Final = "stationmaster.dev"
+POLICY: Final = "TrainJobPolicy"
+NAMESPACED_POLICY: Final = "NamespacedTrainJobPolicy"
+EXCEPTION: Final = "PolicyException"
+POLICY_DOCUMENTS: Final = (POLICY, NAMESPACED_POLICY, EXCEPTION)
+CONFIG_MAP: Final = "ConfigMap"
+PARAMS_LABEL: Final = "stationmaster.dev/params"
+"""ConfigMaps with this label, whatever its value, may be a policy's params; no other is ever read."""

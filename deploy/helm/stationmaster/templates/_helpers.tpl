@@ -42,6 +42,8 @@ service:
     != oldObject.metadata.?annotations[?'stationmaster.dev/applied']
     || object.metadata.?annotations[?'stationmaster.dev/podgroup-totals']
     != oldObject.metadata.?annotations[?'stationmaster.dev/podgroup-totals']
+    || object.metadata.?annotations[?'stationmaster.dev/policies']
+    != oldObject.metadata.?annotations[?'stationmaster.dev/policies']
 - name: not-by-kueue
   expression: "request.userInfo.username != '{{ .Values.webhooks.kueueUser }}'"
 {{- end }}

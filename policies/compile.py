@@ -1,0 +1,283 @@
+"""Documents -> policies ready to run, each compiled once per content, and an index of which may concern a job.
+
+Compiling is by document: a change of one policy of a thousand compiles that one. The index is by what does not depend
+on the job's own text (namespace, operation, runtime), so a policy that is about other jobs costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from plugins.framework import values
+from plugins.framework.api import names
+from plugins.framework.field import Path
+from policies import cel, conflicts, matching, reading
+from policies.document import (
+    Expression,
+    Policy,
+    PolicyException,
+    Selector,
+    expressions_of,
+)
+from policies.faults import ExpressionFault
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.cluster import Documents
+    from plugins.framework.context import Context
+    from plugins.framework.field import FieldError
+
+_SHELL: Final = ("failurePolicy", "match", "actions", "rollout", "priority")
+
+MOST_INDEXED: Final = 4096
+"""Places of the index kept at a time; one is a namespace, an operation and a runtime."""
+
+
+class CompiledPolicy:
+    """A policy with its expressions compiled."""
+
+    __slots__ = (
+        "digest",
+        "in_worker",
+        "is_static",
+        "key",
+        "policy",
+        "problems",
+        "programs",
+        "reads",
+        "reads_params",
+        "variables",
+        "warnings",
+    )
+
+    def __init__(
+        self, policy: Policy, problems: Iterable[FieldError] = (), warnings: Iterable[str] = ()
+    ) -> None:
+        """Compile; what cannot be is among ``problems``, and then the policy is not Ready."""
+        self.policy = policy
+        self.key = policy.key
+        self.warnings: tuple[str, ...] = tuple(warnings)
+        found = [*problems]
+        self.variables: dict[str, cel.Program] = {}
+        self.programs: dict[Path, cel.Program] = {}
+        wanted = list(wanted_of(policy))
+        found += cel.too_many([expression for expression, _, _ in wanted])
+        for expression, wants, name in wanted if not found else ():
+            program = cel.compile(expression, wants=wants, variables=self.variables)
+            if not isinstance(program, cel.Program):
+                found += program
+                continue
+            self.programs[expression.path] = program
+            if name:
+                self.variables[name] = program
+        self.problems: tuple[FieldError, ...] = tuple(found)
+        programs = self.programs.values()
+        self.reads: frozenset[cel.ReadPath] = frozenset(r for p in programs for r in p.reads)
+        self.reads_params = any(read[0] == "params" for read in self.reads)
+        self.in_worker = bool(self.programs) and (
+            policy.is_namespaced or any(program.is_risky for program in programs)
+        )
+        """Whether its expressions are evaluated where they can be killed."""
+        texts = [[str(path), p.wants, p.text] for path, p in self.programs.items()]
+        self.digest = hashlib.sha256(orjson.dumps([str(self.key), texts])).hexdigest()
+        self.is_static = not (
+            policy.match_conditions
+            or policy.match.object_selector != Selector()
+            or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
+        )
+        """Whether what it writes is the same whatever others write: then nobody has to look twice."""
+
+    def question(self, paths: Iterable[Path], activation: cel.Activation) -> cel.Question:
+        """The same for the workers."""
+        return cel.Question(
+            policy=str(self.key),
+            digest=self.digest,
+            expressions=tuple(
+                cel.Ask(str(path), self.programs[path].text, self.programs[path].wants)
+                for path in paths
+            ),
+            variables=tuple((name, program.text) for name, program in self.variables.items()),
+            data=activation.data,
+        )
+
+    @staticmethod
+    def answered(paths: Iterable[Path], answers: cel.Answers) -> dict[Path, Any]:
+        """What the workers say, in the form of ``answer``."""
+        return {path: _value(path, answers.get(str(path))) for path in paths}
+
+    def answer(self, paths: Iterable[Path], activation: cel.Activation) -> dict[Path, Any]:
+        """The values of some of its expressions; an ExpressionFault where one has none."""
+        scoped = activation.scoped(self.variables) if self.variables else activation
+        return {path: _value(path, self.programs[path].evaluate(scoped)) for path in paths}
+
+
+def _value(path: Path, found: Any) -> Any:
+    return ExpressionFault(path, found.message) if isinstance(found, cel.EvaluationError) else found
+
+
+def wanted_of(policy: Policy) -> Iterator[tuple[Expression, cel.Wants, str]]:
+    """Every expression of a policy in the order in which it can be compiled, what it must give, and its variable."""
+    for name, expression in policy.variables:
+        yield expression, "any", name
+    for _, expression in policy.match_conditions:
+        yield expression, "bool", ""
+    for option in (*policy.defaults, *policy.overrides):
+        for expression in option.expressions():
+            yield expression, "any", ""
+    for limit in policy.limits:
+        for expression in expressions_of(limit):
+            yield expression, "any", ""
+    for validation in policy.validations:
+        yield validation.expression, "bool", ""
+        if validation.message_expression is not None:
+            yield validation.message_expression, "string", ""
+    for _, expression in policy.audit_annotations:
+        yield expression, "any", ""
+
+
+@dataclass(slots=True)
+class _Document:
+    raw: dict[str, Any]
+    policy: CompiledPolicy | None = None
+    exception: PolicyException | None = None
+    problems: tuple[FieldError, ...] = ()
+
+
+@dataclass(slots=True)
+class PolicySet:
+    """All policies, exceptions and params of one moment."""
+
+    policies: tuple[CompiledPolicy, ...] = ()
+    """The highest priority first; ties by name."""
+    exceptions: Mapping[str, tuple[PolicyException, ...]] = field(default_factory=dict)
+    """By namespace."""
+    params: Mapping[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """Namespace and name of a labelled ConfigMap -> it."""
+    _documents: dict[tuple[str, str, str], _Document] = field(default_factory=dict)
+    _index: dict[
+        tuple[str, str, str, str],
+        tuple[Mapping[str, Any] | None, matching.Place, tuple[CompiledPolicy, ...]],
+    ] = field(default_factory=dict)
+    """By namespace, operation and runtime; with the metadata of the namespace under which it holds."""
+
+    @classmethod
+    def of(cls, documents: Documents, before: PolicySet | None = None) -> PolicySet:
+        """Compile what ``before`` has not compiled already."""
+        known = before._documents if before is not None else {}  # noqa: SLF001  # one of us
+        read: dict[tuple[str, str, str], _Document] = {}
+        params: dict[tuple[str, str], dict[str, Any]] = {}
+        for key, raw in documents.items():
+            kind, namespace, name = key
+            if kind == names.CONFIG_MAP:
+                params[namespace, name] = raw
+                continue
+            kept = known.get(key)
+            read[key] = kept if kept is not None and kept.raw is raw else _read(raw)
+        policies = [d.policy for d in read.values() if d.policy is not None]
+        policies.sort(key=lambda p: (-p.policy.priority, p.key))
+        conflicts.mark(policies)
+        return cls(tuple(policies), _by_namespace(read.values()), params, read)
+
+    def candidates(
+        self, ctx: Context, job: TrainJob
+    ) -> tuple[matching.Place, tuple[CompiledPolicy, ...]]:
+        """Where a request is about, and the policies that may concern it there; looked up after the first time."""
+        metadata = ctx.cluster.namespaces.get(ctx.namespace)
+        at = (ctx.namespace, ctx.request.operation, job.runtime_kind, job.runtime_name)
+        kept = self._index.get(at)
+        if kept is not None and kept[0] is metadata:
+            return kept[1], kept[2]
+        place = matching.Place(
+            namespace=ctx.namespace,
+            labels=matching.namespace_labels(ctx.namespace, metadata),
+            operation=ctx.request.operation,
+            runtime_kind=job.runtime_kind,
+            runtime_name=job.runtime_name,
+        )
+        found = tuple(
+            compiled
+            for compiled in self.policies
+            if next(matching.static_misses(compiled.policy, place), None) is None
+        )
+        if len(self._index) >= MOST_INDEXED:
+            self._index.clear()
+        self._index[at] = (metadata, place, found)
+        return place, found
+
+    def problems(self) -> Iterator[tuple[tuple[str, str, str], tuple[FieldError, ...]]]:
+        """Every document that is not sound, with all that is wrong with it."""
+        for key, document in self._documents.items():
+            found = document.policy.problems if document.policy is not None else document.problems
+            if found:
+                yield key, found
+
+
+def _read(raw: dict[str, Any]) -> _Document:
+    read = reading.read(raw)
+    document = read.document
+    if isinstance(document, PolicyException):
+        return _Document(raw, exception=document)
+    if isinstance(document, Policy):
+        return _Document(raw, policy=CompiledPolicy(document, warnings=read.warnings))
+    problems = tuple(read.errors)
+    shell = _shell(raw)
+    policy = None if shell is None else CompiledPolicy(shell, problems, read.warnings)
+    return _Document(raw, policy=policy, problems=problems)
+
+
+def _shell(raw: dict[str, Any]) -> Policy | None:
+    """A policy that cannot be read, as far as its failurePolicy needs: whom it is about, and what it does to them.
+
+    None where that cannot be read either: then it is about nobody.
+    """
+    spec = values.obj(raw.get("spec"))
+    kept = {key: spec[key] for key in _SHELL if key in spec}
+    rule = {"name": "shell", "expression": "true"}
+    found = reading.read({**raw, "spec": {**kept, "validations": [rule]}}).document
+    return replace(found, validations=()) if isinstance(found, Policy) else None
+
+
+def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyException, ...]]:
+    out: dict[str, list[PolicyException]] = {}
+    for document in documents:
+        if document.exception is not None:
+            out.setdefault(document.exception.key.namespace, []).append(document.exception)
+    return {namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()}
+
+
+def params_of(
+    policy: Policy, namespace: str, params: Mapping[tuple[str, str], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """What a policy calls ``params`` for a request in a namespace.
+
+    The data of a ConfigMap, each text read as JSON where it is JSON (``8``, ``true``, ``["a"]``), over ``default``.
+    None where the ConfigMap is not there and ``notFound: Allow`` says that the policy is then about nobody. Raises ExpressionFault where the ConfigMap is not there, nothing stands in for it, and ``notFound`` is Deny.
+    """
+    wanted = policy.params
+    if wanted is None:
+        return {}
+    if wanted.value is not None:
+        return dict(wanted.value)
+    place = wanted.namespace or namespace
+    found = params.get((place, wanted.name))
+    if found is None and wanted.default is None:
+        if wanted.not_found == "Allow":
+            return None
+        raise ExpressionFault(
+            Path("spec", "params", "configMapRef"),
+            f"there is no ConfigMap {place}/{wanted.name} with the label {names.PARAMS_LABEL}",
+        )
+    data = values.obj((found or {}).get("data"))
+    return {**(wanted.default or {}), **{key: _parsed(text) for key, text in data.items()}}
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return orjson.loads(text)
+    except (orjson.JSONDecodeError, TypeError):
+        return text

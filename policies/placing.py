@@ -1,0 +1,465 @@
+"""Writes a Decision into the Draft: fields of the TrainJob, and one entry of overrides for each mode.
+
+What is written is recorded in the annotation ``stationmaster.dev/applied`` (``plugins.framework.applied``), so that
+the next call knows what is ours: a default yields to the user and may be changed or taken away later, what an
+override forced stays forced. On its own output it changes nothing.
+
+Order of entries is precedence: ours for defaults stands before the user's, ours for overrides after all but Kueue's
+(trainer-semantics 3.1). On UPDATE only what may change is touched (6.3, 10.2): metadata, and our entries while the job
+is suspended before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from plugins.framework import applied, values
+from plugins.framework.draft import ABSENT, Draft
+from plugins.framework.field import escape, pointer, show
+from policies import entries
+from policies.merging import UNSET, Decided, Decision, clamp
+from policies.walk import concrete, index_of, is_free_map, leaves_of, pointer_of, read, steps_of
+from policies.writes import Item, Mode, Place, Step
+
+if TYPE_CHECKING:
+    from plugins.framework.context import Context
+    from plugins.framework.field import FieldError
+
+_RESOURCES: Final = ("spec", "trainer", "resourcesPerNode")
+_NODES: Final = ("spec", "trainer", "numNodes")
+_DEADLINE: Final = ("spec", "activeDeadlineSeconds")
+_SHOWN: Final = 48
+"""Characters of a value in a warning, of which the API server passes 256 on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One value that a policy writes: where, over what (ABSENT: nothing), and what."""
+
+    place: Place
+    before: Any
+    after: Any
+    by: str
+    replaces_users: bool = False
+    """Whether the user had set another value there."""
+
+
+@dataclass(slots=True)
+class Placed:
+    """What came of a decision."""
+
+    warnings: list[str] = field(default_factory=list)
+    """One for each value of the user that an override replaced."""
+    findings: list[FieldError] = field(default_factory=list)
+    """What could not be written, at its place in the TrainJob; ``origin`` names the policies."""
+    effects: list[Effect] = field(default_factory=list)
+
+
+def place(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> Placed:
+    """Write a decision of one mode. The draft must have a runtime.
+
+    Called once for each mode and round, defaults first, with everything that all policies want: what an earlier
+    round wrote and this decision no longer holds is put back as the user had it, or taken away.
+    """
+    placer = _Placer(ctx, draft, mode, writes=True)
+    placer.run(decision)
+    return placer.placed
+
+
+def announce(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> list[str]:
+    """What ``place`` would do, in words, for policies with ``mutate: Warn``; nothing is written."""
+    placer = _Placer(ctx, draft, mode, writes=False)
+    placer.run(decision)
+    return [_announced(effect) for effect in placer.placed.effects]
+
+
+def _announced(effect: Effect) -> str:
+    was = "" if effect.before is ABSENT else f" (now {_short(effect.before)})"
+    text = f"policy {effect.by} would set {effect.place} to {_short(effect.after)}{was}"
+    return escape(text)
+
+
+def _short(value: Any) -> str:
+    text = show(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+class _Original(NamedTuple):
+    """What stood at a place, and how it was recorded."""
+
+    value: Any
+    mark: str | None
+
+
+class _Placer:
+    """One call: who owns what stands there, and what becomes of it."""
+
+    def __init__(self, ctx: Context, draft: Draft, mode: Mode, *, writes: bool) -> None:
+        self.ctx = ctx
+        self.draft = draft
+        self.mode = mode
+        self.writes = writes
+        self.placed = Placed()
+        self.may_change = not ctx.is_update or entries.may_change(ctx, draft.raw)
+        self.claims = self._claims()
+
+    def run(self, decision: Decision) -> None:
+        """Everything: fields first, then what is no longer wanted, then our entry."""
+        of_job = [one for one in decision.decided if not one.place.is_of_pods]
+        if not self.ctx.is_update:
+            of_job += self._seeds(of_job)
+        wanted = set()
+        for one in of_job:
+            if not self._is_touchable(one.place.steps):
+                continue
+            wanted.add(pointer_of(one.place.steps))
+            if self.mode == "defaults":
+                self._default(one)
+            else:
+                self._override(one)
+        if self.writes:
+            self._withdraw(wanted)
+            self._carry()
+        of_pods = [one for one in decision.decided if one.place.is_of_pods]
+        if self.may_change:
+            self._entry(of_pods)
+
+    # What is ours
+
+    def _claims(self) -> dict[str, str]:
+        """What was recorded before this call. On UPDATE only the stored object's record counts, and it goes on."""
+        if not self.ctx.is_update:
+            return self.draft.claims
+        claims = applied.read(values.obj(self.ctx.request.old_object))
+        if self.writes:
+            for at, entry in claims.items():
+                self.draft.record.setdefault(at, entry)
+        return claims
+
+    def _owner(self, at: str, current: Any) -> str:
+        """``user``, ``plugin``, ``defaults`` or ``overrides``: who wrote what stands there."""
+        for record in (self.draft.record, self.claims):
+            if not applied.explains(record, at, current):
+                continue
+            who = record[at].rpartition(":")[0]
+            if not who.startswith(applied.POLICY):
+                return "plugin"
+            return "overrides" if who.endswith(applied.FORCED) else "defaults"
+        if _is_below_plugin(self.draft, self.claims, at):
+            return "plugin"
+        return "user"
+
+    def _who(self, by: str) -> str:
+        return f"{applied.POLICY}{by}{applied.FORCED if self.mode == 'overrides' else ''}"
+
+    def _is_touchable(self, steps: tuple[Step, ...]) -> bool:
+        """On UPDATE: metadata alone; the rest is immutable, or the user's to change (``suspend``)."""
+        return not self.ctx.is_update or steps[0] == "metadata"
+
+    # Fields
+
+    def _default(self, one: Decided) -> None:
+        at = pointer_of(one.place.steps)
+        current = self._get(one.place.steps)
+        if one.value is UNSET:
+            return
+        owner = "" if current is None else self._owner(at, current)
+        if owner == "overrides":
+            self._default_below(one, at)
+        if owner in {"user", "overrides"}:
+            self._keep(at, current)
+            return
+        self._write(one, at, current, one.value)
+
+    def _default_below(self, one: Decided, at: str) -> None:
+        """An override of an earlier round stands there: let it stand on this default, if on nothing of the user's."""
+        kept = self._originals("overrides").get(at)
+        if kept is not None and (kept.value is None or kept.mark is not None):
+            mark = applied.mark_at(at, self._who(one.by), one.value)
+            self._originals("defaults").setdefault(at, kept)
+            self._originals("overrides")[at] = _Original(one.value, mark)
+
+    def _override(self, one: Decided) -> None:
+        at = pointer_of(one.place.steps)
+        steps = one.place.steps
+        current = self._get(steps)
+        original = self._original(at, current)
+        value = one.value
+        if value is UNSET:
+            base = self._base(steps, original)
+            value = None if base is None else clamp(base, one.low, one.high)
+            if base is None and one.high is not None and steps == _DEADLINE:
+                value = one.high
+            if value is None or value == base:
+                self._back(steps, at, current, original)
+                return
+        users = original is not None and self._is_users(at, original)
+        if users and not _same(at, original, value):
+            self._warn(one, original, value)
+        self._write(one, at, current, value, users=users)
+
+    def _is_users(self, at: str, original: Any) -> bool:
+        """Whether the user set it: no default, no plugin and no override of an earlier call."""
+        kept = self._originals("overrides").get(at)
+        if kept is not None and kept.mark is not None:
+            return False
+        return self._owner(at, original) == "user"
+
+    def _base(self, steps: tuple[Step, ...], original: Any) -> int | None:
+        """The number that a range is about: the user's or a default's, else what the runtime gives."""
+        if type(original) is int:
+            return original
+        runtime = self.draft.runtime
+        if original is None and steps == _NODES and runtime is not None:
+            return max(runtime.num_nodes, 1)
+        return None
+
+    def _back(self, steps: tuple[Step, ...], at: str, current: Any, original: Any) -> None:
+        """A range needs nothing here: what it wrote in an earlier round goes, what an earlier call wrote stays."""
+        if not _same(at, current, original) and self.writes:
+            self._restore(steps, at)
+        else:
+            self._keep(at, current)
+
+    def _write(
+        self, one: Decided, at: str, current: Any, value: Any, *, users: bool = False
+    ) -> None:
+        if current is not None and _same(at, current, value):
+            self._keep(at, current)
+            return
+        if not self._may_write(one.place.steps, at, value):
+            return
+        before = ABSENT if current is None else current
+        self.placed.effects.append(
+            Effect(place=one.place, before=before, after=value, by=one.by, replaces_users=users)
+        )
+        if not self.writes:
+            return
+        self._split(at)
+        with self.draft.by(one.by):
+            is_put = self._put(one.place.steps, value)
+        if is_put:
+            self._remember(at, current)
+            self.draft.record[at] = applied.mark_at(at, self._who(one.by), value)
+
+    def _may_write(self, steps: tuple[Step, ...], at: str, value: Any) -> bool:
+        """On UPDATE of a job that is not suspended: only what the stored object had, by our record, comes back."""
+        if self.may_change:
+            return True
+        stored = read(values.obj(self.ctx.request.old_object), steps)
+        return (
+            stored is not None
+            and _same(at, stored, value)
+            and applied.explains(self.claims, at, stored)
+        )
+
+    def _warn(self, one: Decided, before: Any, after: Any) -> None:
+        text = f"policy {one.by} sets {one.place} to {_short(after)}; it was {_short(before)}"
+        self.placed.warnings.append(escape(text))
+
+    def _keep(self, at: str, current: Any) -> None:
+        """Remember what the object's own record says of a value that stays."""
+        if (
+            self.writes
+            and at not in self.draft.record
+            and applied.explains(self.claims, at, current)
+        ):
+            self.draft.record[at] = self.claims[at]
+
+    def _get(self, steps: Sequence[Step]) -> Any:
+        return read(self.draft.raw, steps)
+
+    def _put(self, steps: tuple[Step, ...], value: Any) -> bool:
+        """Write; False where the object has another shape there, which is for the API server to name."""
+        *above, last = steps
+        path = concrete(self.draft.raw, above)
+        if path is None:
+            return False
+        if not isinstance(last, Item):
+            at = path.key(last) if is_free_map(above) else path.child(last)
+            return self.draft.set(at, value)
+        holder = self.draft.get(path)
+        index = index_of(holder, last)
+        if index is not None:
+            return self.draft.set(path.index(index), value)
+        return (holder is None or type(holder) is list) and self.draft.append(path, value)
+
+    def _original(self, at: str, current: Any) -> Any:
+        """What stands there without what this mode wrote in this very call."""
+        kept = self._originals(self.mode).get(at)
+        return current if kept is None else kept.value
+
+    def _originals(self, mode: Mode) -> dict[str, _Original]:
+        kept: dict[str, _Original] = self.draft.memory.setdefault(f"policies/{mode}", {})
+        return kept
+
+    def _remember(self, at: str, current: Any) -> None:
+        """Before this mode writes to a place for the first time in this call."""
+        kept = _Original(current, self.draft.record.get(at))
+        self._originals(self.mode).setdefault(at, kept)
+
+    # What is no longer wanted
+
+    def _withdraw(self, wanted: set[str]) -> None:
+        for at, entry in list(self.draft.record.items()):
+            who = entry.rpartition(":")[0]
+            mine = who.startswith(applied.POLICY) and (
+                who.endswith(applied.FORCED) == (self.mode == "overrides")
+            )
+            if not mine or at in wanted or entries.is_entry_pointer(at):
+                continue
+            steps = steps_of(self.draft.raw, at)
+            if steps is None:
+                self.draft.record.pop(at)
+            elif self._is_touchable(steps) and self.may_change:
+                with self.draft.by(who.removeprefix(applied.POLICY).removesuffix(applied.FORCED)):
+                    self._restore(steps, at)
+        if self.mode == "defaults":
+            self._withdraw_below(wanted)
+
+    def _withdraw_below(self, wanted: set[str]) -> None:
+        """Defaults that an override of an earlier round has replaced, and that nobody wants any more."""
+        below = self._originals("defaults")
+        for at, kept in self._originals("overrides").items():
+            if at not in wanted and at in below and (kept.mark or "").startswith(applied.POLICY):
+                self._originals("overrides")[at] = below.pop(at)
+
+    def _restore(self, steps: tuple[Step, ...], at: str) -> None:
+        """Put back what stood there before this call, or take away what an earlier call wrote."""
+        entry = self.draft.record.pop(at, None)
+        current = self._get(steps)
+        if entry is None or not applied.explains({at: entry}, at, current):
+            return
+        kept = self._originals(self.mode).pop(at, None)
+        if kept is not None and kept.mark is not None:
+            self.draft.record[at] = kept.mark
+        if kept is not None and kept.value is not None:
+            self._put(steps, kept.value)
+            return
+        *above, last = steps
+        path = concrete(self.draft.raw, above)
+        if path is None:
+            return
+        if isinstance(last, Item):
+            index = index_of(self.draft.get(path), last)
+            if index is not None:
+                self.draft.remove(path.index(index))
+        else:
+            self.draft.remove(path.key(last) if is_free_map(above) else path.child(last))
+        self._prune(above)
+
+    def _prune(self, above: Sequence[Step]) -> None:
+        """Parents that were made for the value go with it, if they are left empty and were not the user's."""
+        steps = list(above)
+        while len(steps) > 1:
+            path = concrete(self.draft.raw, steps)
+            if path is None or self.draft.get(path) not in ({}, []):
+                return
+            if (
+                not any(
+                    change.path[: len(path.steps)] == path.steps and change.before is ABSENT
+                    for change in self.draft.changes
+                )
+                and not self.ctx.is_update
+            ):
+                return
+            self.draft.remove(path)
+            steps.pop()
+
+    def _split(self, at: str) -> None:
+        """A recorded object that a policy now writes into is recorded by its leaves, or nothing would explain it."""
+        for above, entry in list(self.draft.record.items()):
+            if not at.startswith(f"{above}/"):
+                continue
+            steps = steps_of(self.draft.raw, above)
+            whole = None if steps is None else self._get(steps)
+            if type(whole) is not dict or not whole:
+                continue
+            del self.draft.record[above]
+            who = entry.rpartition(":")[0]
+            for below, leaf in leaves_of(above, whole):
+                self.draft.record.setdefault(below, applied.mark_at(below, who, leaf))
+
+    def _carry(self) -> None:
+        """What an earlier call split stays recorded by its leaves."""
+        root = f"{pointer(_RESOURCES)}/"
+        for at, entry in self.claims.items():
+            if at.startswith(root) and at not in self.draft.record:
+                if entry.startswith(applied.POLICY):
+                    continue
+                steps = steps_of(self.draft.raw, at)
+                current = None if steps is None else self._get(steps)
+                if current is not None and applied.explains(self.claims, at, current):
+                    self.draft.record[at] = entry
+
+    # Lines whose resourcesPerNode replaces the runtime's
+
+    def _seeds(self, of_job: list[Decided]) -> list[Decided]:
+        """The runtime's other resources, where ``resourcesPerNode`` replaces the whole and the user set none."""
+        depth = len(_RESOURCES)
+        ours = [one for one in of_job if one.place.steps[:depth] == _RESOURCES]
+        runtime = self.draft.runtime
+        if not ours or runtime is None or runtime.line.merges_resources:
+            return []
+        current = values.obj(self._get(_RESOURCES))
+        root = pointer(_RESOURCES)
+        if any(self._owner(at, leaf) == "user" for at, leaf in leaves_of(root, current)):
+            return []
+        job = runtime.trainer_job
+        node = job.container("node") if job is not None else None
+        resources = values.obj((node or {}).get("resources"))
+        known = {one.place for one in of_job}
+        out = []
+        for part in ("limits", "requests"):
+            for name, amount in values.obj(resources.get(part)).items():
+                place_ = Place(None, (*_RESOURCES, part, name))
+                there = values.at(current, part, name)
+                at = pointer_of(place_.steps)
+                is_open = there is None or self._owner(at, there) == self.mode
+                if place_ not in known and is_open:
+                    out.append(Decided(place=place_, value=amount, keys=ours[0].keys))
+        return out
+
+    # Pods
+
+    def _entry(self, of_pods: list[Decided]) -> None:
+        found = entries.plan(self.ctx, self.draft, self.mode, of_pods, self.claims)
+        self.placed.findings += found.findings
+        for one, before, users in found.written:
+            if users:
+                self._warn(one, before, one.value)
+            self.placed.effects.append(
+                Effect(
+                    place=one.place,
+                    before=before,
+                    after=one.value,
+                    by=one.by,
+                    replaces_users=users,
+                )
+            )
+        if self.writes:
+            entries.write(self.ctx, self.draft, self.mode, found, self.claims)
+
+
+def _same(at: str, one: Any, other: Any) -> bool:
+    """Whether two values are the same there: amounts by value."""
+    if values.same(one, other):
+        return True
+    return at.rpartition("/")[0].endswith(("/limits", "/requests")) and values.same(
+        applied.canonical(one), applied.canonical(other)
+    )
+
+
+def _is_below_plugin(draft: Draft, claims: dict[str, str], at: str) -> bool:
+    """Whether an object above the place was written whole by a plugin."""
+    for record in (draft.record, claims):
+        for above, entry in record.items():
+            if not at.startswith(f"{above}/") or entry.startswith(applied.POLICY):
+                continue
+            steps = steps_of(draft.raw, above)
+            whole = None if steps is None else read(draft.raw, steps)
+            if whole and applied.explains(record, above, whole):
+                return True
+    return False

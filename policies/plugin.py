@@ -1,0 +1,236 @@
+"""The plugin PlatformPolicy: hooks the platform's policies into the extension points.
+
+In each round the policies that match the job as it then is plan what they want to write; ``merging`` decides whose
+wish wins, ``placing`` edits the Draft. ``judging`` holds limits and validations against what has come out. Every fault
+of a policy (its document, its expressions, its params) has the effect that its own ``failurePolicy`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from plugins.framework import values
+from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.field import Findings
+from plugins.framework.interface import (
+    Asking,
+    CustomValidationPlugin,
+    DefaultTrainJobPlugin,
+    JudgeMetadataPlugin,
+    OverrideTrainJobPlugin,
+    ReconcileUpdatePlugin,
+    RecordResolutionPlugin,
+    WatchExtensionPlugin,
+)
+from plugins.framework.pipeline import MOST_ROUNDS
+from plugins.framework.registry import Args, Handle, PluginSpec
+from policies import exceptions, merging, placing, record
+from policies.compile import PolicySet
+from policies.faults import ExpressionFault
+from policies.judging import Judge
+from policies.options import Subject
+from policies.run import Answered, Matched, Run, lookup
+from policies.view import View
+
+if TYPE_CHECKING:
+    from plugins.framework.cluster import Snapshot
+    from plugins.framework.context import Context
+    from plugins.framework.draft import Draft
+    from plugins.framework.info import Info
+    from policies.document import Policy
+    from policies.options import Option
+    from policies.writes import Mode
+
+NAME: Final = "PlatformPolicy"
+
+_METADATA: Final = ("labels", "annotations")
+
+
+class PlatformPolicy(
+    WatchExtensionPlugin,
+    DefaultTrainJobPlugin,
+    OverrideTrainJobPlugin,
+    ReconcileUpdatePlugin,
+    RecordResolutionPlugin,
+    CustomValidationPlugin,
+    JudgeMetadataPlugin,
+):
+    """TrainJobPolicies over the resolved job."""
+
+    name: ClassVar[str] = NAME
+
+    def __init__(self) -> None:
+        """Know no policies yet."""
+        self._documents: object = None
+        self._set = PolicySet()
+
+    def watches(self) -> tuple[str, ...]:
+        """The documents, and what their params are in."""
+        return (
+            *(f"{kind}.{names.POLICY_GROUP}" for kind in names.POLICY_DOCUMENTS),
+            f"{names.CONFIG_MAP}.",
+        )
+
+    def policies(self, cluster: Snapshot) -> PolicySet:
+        """The policies of a snapshot, compiled; anew only what has changed."""
+        if cluster.documents is not self._documents:
+            self._set = PolicySet.of(cluster.documents, self._set)
+            self._documents = cluster.documents
+        return self._set
+
+    # Extension points
+
+    def default_train_job(self, ctx: Context, draft: Draft) -> Asking[None] | None:
+        """Plan and place the defaults of all policies that match."""
+        run = self.run(ctx, draft.info.job)
+        return self._write(run, draft, "defaults") if run.candidates else None
+
+    def override_train_job(self, ctx: Context, draft: Draft) -> Asking[None] | None:
+        """Plan and place their overrides."""
+        run = self.run(ctx, draft.info.job)
+        return self._write(run, draft, "overrides") if run.candidates else None
+
+    def reconcile_update(self, ctx: Context, draft: Draft, old: TrainJob) -> Asking[None] | None:
+        """Place anew what an update moves, as far as the API lets it change."""
+        if draft.runtime is None:
+            return None
+        if not (_differs(old, TrainJob(draft.raw)) or _overrides_differ(ctx, old, draft)):
+            return None
+        run = self.run(ctx, draft.info.job)
+        return self._reconcile(run, draft) if run.candidates else None
+
+    def record_resolution(self, ctx: Context, draft: Draft) -> None:
+        """Remember who created the job, where a policy or an exception will ask again."""
+        if ctx.is_create:
+            run = self.run(ctx, draft.info.job)
+            found = exceptions.record_of(
+                (compiled.policy for compiled in run.candidates),
+                run.policies.exceptions.get(ctx.namespace, ()),
+                ctx.request.user,
+            )
+            record.put(draft, found)
+
+    def validate(
+        self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
+    ) -> Findings | Asking[Findings]:
+        """Limits and validations of all policies that match the job as it will run."""
+        if info is None or (old is None and ctx.is_update):
+            return Findings()
+        run = self.run(ctx, new)
+        return Judge(run, info, new, old).judge() if run.candidates else Findings()
+
+    def validate_metadata(
+        self, ctx: Context, info: Info | None, old: TrainJob, new: TrainJob
+    ) -> Findings | Asking[Findings]:
+        """The same, of those rules that are about labels and annotations alone, where some differ."""
+        if info is None or not _differs(old, new):
+            return Findings()
+        run = self.run(ctx, new)
+        if not run.candidates:
+            return Findings()
+        return Judge(run, info, new, old, metadata_only=True).judge()
+
+    # Steps
+
+    def run(self, ctx: Context, job: TrainJob) -> Run:
+        """What is known of this request so far."""
+        kept: Run | None = ctx.notes.get(NAME)
+        if kept is None:
+            policies = self.policies(ctx.cluster)
+            place, candidates = policies.candidates(ctx, job)
+            old = ctx.request.old_object
+            creator = record.read(old) if ctx.is_update and old else ctx.request.user
+            kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+        return kept
+
+    def _reconcile(self, run: Run, draft: Draft) -> Asking[None]:
+        yield from self._write(run, draft, "defaults")
+        yield from self._write(run, draft, "overrides")
+
+    def _write(self, run: Run, draft: Draft, mode: Mode) -> Asking[None]:
+        """One mode of one round: plan, decide, place."""
+        ctx, info = run.ctx, draft.info
+        view = View(ctx, info, draft.raw, ctx.request.old_object)
+        if mode == "defaults":
+            run.begin_round()
+            yield from run.match(view, info.job)
+        writing = [m for m in run.matched if _options(m.policy, mode)]
+        asked = [(m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing]
+        answers = yield from run.ask(view, asked)
+        applied: list[merging.Planned] = []
+        announced: list[merging.Planned] = []
+        for matched in writing:
+            plan = self._plan(run, info, matched, mode, answers.get(matched.key, {}))
+            if plan is not None:
+                (applied if matched.effect.mutate == "Apply" else announced).append(plan)
+        decision = merging.decide(applied)
+        by_key = {matched.key: matched for matched in writing}
+        for conflict in decision.conflicts:
+            for key in conflict.keys:
+                run.conflict(by_key[key], conflict)
+        revision = draft.revision
+        placed = placing.place(ctx, draft, mode, decision)
+        for text in placed.warnings:
+            run.warn(text)
+        for finding in placed.findings:
+            for matched in writing:
+                if str(matched.key) in finding.origin.split(", "):
+                    run.fail(matched, str(replace(finding, origin="")))
+        for text in placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ():
+            run.warn(text)
+        if draft.revision != revision:
+            run.writers.update(key for each in decision.decided for key in each.keys)
+            self._ask_for_another_round(run, by_key)
+
+    def _ask_for_another_round(self, run: Run, by_key: dict[Any, Matched]) -> None:
+        if not run.may_change:
+            return
+        run.ctx.again = True
+        if run.ctx.round == MOST_ROUNDS:
+            others = ", ".join(map(str, sorted(run.writers)))
+            for key in sorted(run.writers & by_key.keys()):
+                run.fail(
+                    by_key[key],
+                    f"what policies write still changes in round {MOST_ROUNDS}; these still write: {others}",
+                )
+
+    def _plan(
+        self, run: Run, info: Info, matched: Matched, mode: Mode, answered: Answered
+    ) -> merging.Planned | None:
+        """What a policy wants to write; nothing of it where a part fails."""
+        subject = Subject(info=info, line=run.ctx.line, mode=mode, evaluate=lookup(answered))
+        policy = matched.policy
+        try:
+            writes = [w for option in _options(policy, mode) for w in option.plan(subject)]
+        except ExpressionFault as fault:
+            run.fail(matched, str(fault))
+            return None
+        return merging.Planned(policy.key, policy.priority, mode, writes)
+
+
+Steps = Generator[Sequence[Any], Sequence[Any], None]
+
+
+def _options(policy: Policy, mode: Mode) -> tuple[Option, ...]:
+    return policy.defaults if mode == "defaults" else policy.overrides
+
+
+def _differs(old: TrainJob, new: TrainJob) -> bool:
+    """Whether labels or annotations differ, or what else a rule may ask for has come or gone with them."""
+    return any(not values.same(old.metadata.get(key), new.metadata.get(key)) for key in _METADATA)
+
+
+def _overrides_differ(ctx: Context, old: TrainJob, draft: Draft) -> bool:
+    key = ctx.line.generation
+    return not values.same(old.spec.get(key), values.at(draft.raw, "spec", key))
+
+
+def new(_args: Args, _handle: Handle) -> PlatformPolicy:
+    """Build the plugin."""
+    return PlatformPolicy()
+
+
+SPEC: Final = PluginSpec(name=NAME, build=new)

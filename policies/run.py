@@ -1,0 +1,243 @@
+"""One request's way through the policies: which of them match, and the values of their expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from plugins.framework import field as fields
+from plugins.framework.quantity import QuantityError
+from policies import cel, matching, record, rollout
+from policies.compile import params_of
+from policies.faults import ExpressionFault
+
+if TYPE_CHECKING:
+    from plugins.framework.api.trainjob import TrainJob
+    from plugins.framework.context import Context
+    from plugins.framework.field import FieldError, Path
+    from policies.compile import CompiledPolicy, PolicySet
+    from policies.document import Expression, Key, Policy
+    from policies.matching import Creator, Place
+    from policies.merging import Conflict
+    from policies.view import View
+
+MISSING: Final = object()
+
+Answered = Mapping["Path", Any]
+"""Values of a policy's expressions by where they stand; an ExpressionFault where there is none."""
+
+Asks = Generator[Sequence[Any], Sequence[Any], dict["Key", Answered]]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A policy that is about this job, and what it does in this namespace."""
+
+    compiled: CompiledPolicy
+    effect: rollout.Effect
+
+    @property
+    def policy(self) -> Policy:
+        """Its document."""
+        return self.compiled.policy
+
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return self.compiled.key
+
+
+@dataclass(slots=True)
+class Fault:
+    """What is wrong with a policy that should have decided."""
+
+    matched: Matched
+    error: FieldError
+
+
+@dataclass(slots=True)
+class Run:
+    """What is known of one request; kept in its Context from point to point."""
+
+    ctx: Context
+    policies: PolicySet
+    place: Place
+    candidates: tuple[CompiledPolicy, ...]
+    """Those that may be about a job of this namespace, operation and runtime."""
+    creator: Creator
+    matched: list[Matched] = field(default_factory=list)
+    """Those that are about the job as it was at the last look."""
+    faults: dict[Key, Fault] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    conflicts: set[Key] = field(default_factory=set)
+    """Who wants what another of the same priority wants otherwise."""
+    writers: set[Key] = field(default_factory=set)
+    """Who wrote in the present round."""
+    excepted: list[tuple[Key, str, str]] = field(default_factory=list)
+    """Rules that the job breaks and an exception lets through: policy, rule, exception."""
+    misses: dict[Key, list[str]] = field(default_factory=dict)
+    """Why candidates do not match, for ``explain``."""
+    _reads: frozenset[cel.ReadPath] | None = None
+
+    @property
+    def may_change(self) -> bool:
+        """Whether another round could come to another end: somebody's match or values depend on the job."""
+        return not all(compiled.is_static for compiled in self.candidates)
+
+    def begin_round(self) -> None:
+        """What was found wrong in an earlier round may be mended by now."""
+        self.faults, self.warnings, self.writers = {}, [], set()
+
+    def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
+        """Find the policies that match the job as it is now."""
+        self.matched, self.misses, self.excepted = [], {}, []
+        old = self.ctx.request.old_object if self.ctx.is_update else None
+        old_labels = None if old is None else type(job)(old).labels
+        asked: list[tuple[Matched, Sequence[Expression]]] = []
+        for compiled in self.candidates:
+            policy = compiled.policy
+            missed = [
+                str(miss)
+                for miss in matching.dynamic_misses(
+                    policy.match,
+                    policy.key,
+                    labels=job.labels,
+                    creator=self.creator,
+                    old_labels=old_labels,
+                )
+            ]
+            if self._lacks_params(policy):
+                missed.append("params: the ConfigMap is not there, and notFound is Allow")
+            if missed:
+                self.misses[compiled.key] = missed
+                continue
+            effect = rollout.effect(policy, self.place.namespace, self.place.labels)
+            matched = Matched(compiled, effect)
+            if compiled.problems:
+                self.fail(matched, unsound(compiled))
+            else:
+                asked.append((matched, [c.expression for c in policy.match_conditions]))
+        answers = yield from self.ask(view, asked)
+        for matched, conditions in asked:
+            if self._holds(matched, conditions, answers.get(matched.key, {})):
+                self.matched.append(matched)
+
+    def _lacks_params(self, policy: Policy) -> bool:
+        wanted = policy.params
+        if wanted is None or wanted.not_found == "Deny":
+            return False
+        return params_of(policy, self.place.namespace, self.policies.params) is None
+
+    def _holds(
+        self, matched: Matched, conditions: Sequence[Expression], answered: Answered
+    ) -> bool:
+        """One that is false decides, also beside one that fails (as in ValidatingAdmissionPolicy)."""
+        named = zip(matched.policy.match_conditions, conditions, strict=True)
+        found = [(condition, answered.get(at.path)) for condition, at in named]
+        for condition, value in found:
+            if value is False:
+                self.misses[matched.key] = [
+                    f"matchConditions: {condition.name} is false: {condition.expression.text}"
+                ]
+                return False
+        for condition, value in found:
+            if value is not True:
+                self.fail(matched, f"matchConditions[{condition.name}]: {why_not(value)}")
+                return False
+        return True
+
+    def ask(self, view: View, wanted: Iterable[tuple[Matched, Sequence[Expression]]]) -> Asks:
+        """Answer expressions: here where nothing can go wrong, else by the workers."""
+        here: dict[Key, Answered] = {}
+        away: list[tuple[CompiledPolicy, tuple[Path, ...], cel.Question]] = []
+        for matched, expressions in wanted:
+            if not expressions:
+                continue
+            compiled = matched.compiled
+            paths = tuple(each.path for each in expressions)
+            try:
+                activation = self._activation(view, compiled)
+            except ExpressionFault as fault:
+                here[compiled.key] = dict.fromkeys(paths, fault)
+                continue
+            if compiled.in_worker:
+                away.append((compiled, paths, compiled.question(paths, activation)))
+            else:
+                here[compiled.key] = compiled.answer(paths, activation)
+        if away:
+            answers = yield [question for _, _, question in away]
+            for (compiled, paths, _), found in zip(away, answers, strict=True):
+                here[compiled.key] = compiled.answered(paths, found)
+        return here
+
+    def _activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:
+        """The data that its expressions read, shared with all policies without params of their own.
+
+        Raises ExpressionFault where some of it cannot be had.
+        """
+        try:
+            if not compiled.reads_params:
+                return view.activation(self._shared_reads())
+            params = params_of(compiled.policy, self.place.namespace, self.policies.params)
+            return view.activation(compiled.reads, params=params)
+        except QuantityError as error:
+            raise ExpressionFault(
+                fields.Path("spec"), f"the job's totals cannot be worked out: {error}"
+            ) from error
+
+    def _shared_reads(self) -> frozenset[cel.ReadPath]:
+        if self._reads is None:
+            self._reads = frozenset(
+                read for c in self.candidates if not c.reads_params for read in c.reads
+            )
+        return self._reads
+
+    def fail(self, matched: Matched, text: str) -> None:
+        """A fault of a policy, told once a policy: with failurePolicy Ignore it is passed over, and that is said."""
+        if matched.policy.failure_policy == "Ignore":
+            self.warn(f"[{matched.key}] is passed over: {text}")
+        elif matched.key not in self.faults:
+            self.faults[matched.key] = Fault(matched, fields.forbidden("", text))
+
+    def conflict(self, matched: Matched, conflict: Conflict) -> None:
+        """Policies of equal priority want different things: neither is written, and each one's failurePolicy decides."""
+        others = ", ".join(str(key) for key in conflict.keys if key != matched.key)
+        self.conflicts.add(matched.key)
+        self.fail(
+            matched,
+            f"conflicts with {others} of the same priority about {conflict.place}: neither value is written",
+        )
+
+    def warn(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+def unsound(compiled: CompiledPolicy) -> str:
+    """Why a policy is not Ready."""
+    more = len(compiled.problems) - 1
+    also = f" (and {more} more; `stationmaster lint` says all)" if more else ""
+    return f"the policy is not Ready: {compiled.problems[0]}{also}"
+
+
+def why_not(value: Any) -> str:
+    """Why an expression that must be true or false is neither."""
+    if isinstance(value, ExpressionFault):
+        return value.message
+    return f"must be true or false, and is {fields.show(value)}"
+
+
+def lookup(answered: Answered) -> Callable[[Expression], Any]:
+    """The values of expressions that were asked for. Raises ExpressionFault where one has none."""
+
+    def evaluate(expression: Expression) -> Any:
+        value = answered.get(expression.path, MISSING)
+        if value is MISSING:
+            raise ExpressionFault(expression.path, "nobody has worked it out")
+        if isinstance(value, ExpressionFault):
+            raise value
+        return value
+
+    return evaluate
