@@ -148,7 +148,7 @@ class _Compiler:
             type_, node_types = compiled.type, tree.types
         else:
             type_ = typed.type
-            node_types = read(self.expression.text, typed.expression.serialize()).types
+            node_types = read_types(typed.expression.serialize())
         errors = [*self._result(tree, type_, node_types), *self._optionals(tree, node_types)]
         if errors:
             return errors
