@@ -148,6 +148,7 @@ class Judge:
             except ExpressionFault as fault:
                 run.fail(matched, f"{limit.name}: {fault}")
                 continue
+            run.held[matched.key, limit.name] = not found
             if found and loosened.off:
                 run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
@@ -156,6 +157,8 @@ class Judge:
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
             loosened = loosening.rules.get(validation.name, _AS_IT_IS)
+            if type(value) is bool:
+                run.held[matched.key, validation.name] = value
             if value is False and loosened.off:
                 run.excepted.append((matched.key, validation.name, loosened.off))
             elif value is False:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from plugins.framework.info import Info
     from policies.document import Policy
     from policies.options import Option
-    from policies.writes import Mode
+    from policies.writes import Mode, Write
 
 NAME: Final = "PlatformPolicy"
 
@@ -173,6 +173,7 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(ctx, draft, mode, decision)
+        run.effects += [(mode, effect) for effect in placed.effects]
         for text in placed.warnings:
             run.warn(text)
         for finding in placed.findings:
@@ -203,8 +204,12 @@ class PlatformPolicy(
         """What a policy wants to write; nothing of it where a part fails."""
         subject = Subject(info=info, line=run.ctx.line, mode=mode, evaluate=lookup(answered))
         policy = matched.policy
+        writes: list[Write] = []
         try:
-            writes = [w for option in _options(policy, mode) for w in option.plan(subject)]
+            for option in _options(policy, mode):
+                wanted = option.plan(subject)
+                run.planned.append((policy.key, mode, option, wanted))
+                writes += wanted
         except ExpressionFault as fault:
             run.fail(matched, str(fault))
             return None

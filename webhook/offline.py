@@ -25,6 +25,8 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings
 from plugins.framework.pipeline import Pipeline, Result
+from policies import plugin as policies
+from policies.compile import PolicySet
 from webhook import review
 from webhook.asked import Asked
 from webhook.assembly import build_pipeline
@@ -205,6 +207,13 @@ class Offline:
     def snapshot(self) -> Snapshot:
         """The folder."""
         return self._around.folder
+
+    @property
+    def policies(self) -> PolicySet:
+        """Those of the folder, compiled; none where the profile leaves policies out."""
+        found = self._pipeline.plugins.get(policies.NAME)
+        known = isinstance(found, policies.PlatformPolicy)
+        return found.policies(self.snapshot) if known else PolicySet()
 
     def admit(
         self, document: Document, old: Document | None = None, *, asked: Asked | None = None
