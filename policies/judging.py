@@ -177,6 +177,7 @@ class Judge:
             except ExpressionFault as fault:
                 self._run.fail(matched, f"{limit.name}: {fault}")
                 continue
+            self._run.held[matched.key, limit.name] = not found
             if found and loosened.off:
                 self._run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
@@ -188,6 +189,8 @@ class Judge:
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
             loosened = loosening.rules.get(validation.name, _AS_IT_IS)
+            if type(value) is bool:
+                self._run.held[matched.key, validation.name] = value
             if value is False and loosened.off:
                 self._run.excepted.append((matched.key, validation.name, loosened.off))
             elif value is False:

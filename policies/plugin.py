@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from plugins.framework.info import Info
     from policies.document import Key, Policy
     from policies.options import Option
-    from policies.writes import Mode
+    from policies.writes import Mode, Write
 
 NAME: Final = "PlatformPolicy"
 
@@ -189,6 +189,7 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(run.ctx, draft, mode, decision)
+        run.effects += [(mode, effect) for effect in placed.effects]
         for text in placed.warnings:
             run.warn(text)
         for finding in placed.findings:
@@ -227,8 +228,12 @@ class PlatformPolicy(
             evaluate=lookup(answered),
             note=lambda text: run.warn(f"[{policy.key}] {text}"),
         )
+        writes: list[Write] = []
         try:
-            writes = [w for option in _options(policy, mode) for w in option.plan(subject)]
+            for option in _options(policy, mode):
+                wanted = option.plan(subject)
+                run.planned.append((policy.key, mode, option, wanted))
+                writes += wanted
         except Fault as fault:
             run.fail(matched, str(fault))
             return None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugins.framework.draft import Change
+    from webhook.asked import Asked
     from webhook.offline import Explained
     from webhook.yamlio import Document
 
@@ -38,13 +39,17 @@ if TYPE_CHECKING:
 )
 @options.filename
 @options.directory
+@options.policies
+@options.asked
 @options.output(("table", "yaml", "json"))
 @options.trainer_version
 @options.profile
-def command(
+def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
+    policies: tuple[Path, ...],
+    asked: Asked,
     output: str,
     trainer_version: str | None,
     profile: Path | None,
@@ -57,7 +62,9 @@ def command(
     from webhook import offline  # noqa: PLC0415  # the engine, and not for `--help`
 
     report = Report.on_stderr()
-    engine = offline.load(read_tree(directory), line=trainer_version, profile=profile)
+    engine = offline.load(
+        read_tree(directory, *policies), line=trainer_version, profile=profile, asked=asked
+    )
     documents = read_ours(filename, TRAIN_JOBS, report)
     results = []
     for document, explained in report.judge(documents, lambda d: engine.explain(d, None)):
