@@ -215,8 +215,9 @@ class Offline:
     def policies(self) -> PolicySet:
         """Those of the folder, compiled; none where the profile leaves policies out."""
         found = self._pipeline.plugins.get(policies.NAME)
-        known = isinstance(found, policies.PlatformPolicy)
-        return found.policies(self.snapshot) if known else PolicySet()
+        if isinstance(found, policies.PlatformPolicy):
+            return found.policies(self.snapshot)
+        return PolicySet()
 
     def admit(
         self, document: Document, old: Document | None = None, *, asked: Asked | None = None

@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913  # one argument an option
     watch: bool,
     profile: Path | None,
 ) -> int:
-    """Run the tests of policies: the files named *_test.yaml in each PATH.
+    r"""Run the tests of policies: the files named *_test.yaml in each PATH.
 
     A test names a TrainJob, the policies and the folder that stands for the cluster, and says what must
     come of it: allowed, refused with which text, warned of what, patched to which values. The format is in
