@@ -19,7 +19,18 @@ from policies.cel.program import Program, Wants
 from policies.cel.reads import minimal, reads_of
 from policies.cel.risk import risks_of
 from policies.cel.shapes import NAMES, VARIABLES
-from policies.cel.syntax import Call, Const, Ident, Node, Select, Struct, Tree, read, walk
+from policies.cel.syntax import (
+    Call,
+    Const,
+    Ident,
+    Node,
+    Select,
+    Struct,
+    Tree,
+    read,
+    read_types,
+    walk,
+)
 from policies.document import Expression
 
 if TYPE_CHECKING:
