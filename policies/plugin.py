@@ -158,9 +158,7 @@ class PlatformPolicy(
             run.begin_round()
             yield from run.match(view, info.job)
         writing = [m for m in run.matched if _options(m.policy, mode)]
-        asked = [
-            (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
-        ]
+        asked = [(m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing]
         answers = yield from run.ask(view, asked)
         applied: list[merging.Planned] = []
         announced: list[merging.Planned] = []
@@ -181,9 +179,7 @@ class PlatformPolicy(
             for matched in writing:
                 if str(matched.key) in finding.origin.split(", "):
                     run.fail(matched, str(replace(finding, origin="")))
-        for text in (
-            placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ()
-        ):
+        for text in placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ():
             run.warn(text)
         if draft.revision != revision:
             run.writers.update(key for each in decision.decided for key in each.keys)
