@@ -7,8 +7,9 @@ and an update is refused only for those that it makes (`worse`). So neither can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plugins.framework import field, quantity, values
@@ -76,7 +77,7 @@ def check(
     """
     case = _Case(limit, info, ctx, evaluate, grants)
     try:
-        found = [*_amounts(case), *_images(case), *_metadata(case), *_runtimes(case)]
+        found = [violation for find in _finders(limit) for violation in find(case)]
     except GlobError as error:
         raise ExpressionFault(
             limit.path, f"has a pattern that cannot be used: it {error}"
@@ -86,6 +87,21 @@ def check(
         for violation in found
         if not any(covers(g.limit, violation.part, violation.there, evaluate) for g in grants)
     ]
+
+
+@lru_cache(maxsize=4096)
+def _finders(limit: Limit) -> tuple[Callable[[_Case], Iterator[Violation]], ...]:
+    """What there is to look for in one limit; most are about one thing."""
+    found: list[Callable[[_Case], Iterator[Violation]]] = []
+    if any(b is not None for b in (limit.nodes, limit.pods, limit.total, limit.per_node)):
+        found.append(_amounts)
+    if limit.images is not None:
+        found.append(_images)
+    if limit.require_labels or limit.require_annotations:
+        found.append(_metadata)
+    if limit.runtimes:
+        found.append(_runtimes)
+    return tuple(found)
 
 
 def worse(before: Sequence[Violation], now: Sequence[Violation]) -> list[Violation]:

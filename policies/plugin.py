@@ -29,10 +29,10 @@ from plugins.framework.interface import (
 from plugins.framework.pipeline import MOST_ROUNDS
 from plugins.framework.registry import Args, Handle, PluginSpec
 from policies import exceptions, merging, placing, record
-from policies.compile import PolicySet
+from policies.compile import Matched, PolicySet
 from policies.judging import Judge
 from policies.options import Subject
-from policies.run import Answered, Matched, Run, lookup
+from policies.run import Answered, Run, lookup
 from policies.view import View
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class PlatformPolicy(
         if ctx.is_create:
             run = self.run(ctx, draft.info.job)
             found = exceptions.record_of(
-                (compiled.policy for compiled in run.candidates),
+                (matched.policy for matched in run.candidates),
                 run.policies.exceptions.get(ctx.namespace, ()),
                 ctx.request.user,
             )

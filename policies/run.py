@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field as fields
 from plugins.framework.quantity import QuantityError
-from policies import cel, matching, rollout
-from policies.compile import params_of
+from policies import cel, matching
+from policies.compile import Matched, params_of
 from policies.faults import ExpressionFault
 
 if TYPE_CHECKING:
@@ -33,24 +33,6 @@ Answered = Mapping["Path", Any]
 Asks = Generator[Sequence[Any], Sequence[Any], dict["Key", Answered]]
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """A policy that is about this job, and what it does in this namespace."""
-
-    compiled: CompiledPolicy
-    effect: rollout.Effect
-
-    @property
-    def policy(self) -> Policy:
-        """Its document."""
-        return self.compiled.policy
-
-    @property
-    def key(self) -> Key:
-        """What it is known by."""
-        return self.compiled.key
-
-
 @dataclass(slots=True)
 class Fault:
     """What is wrong with a policy that should have decided."""
@@ -66,7 +48,7 @@ class Run:
     ctx: Context
     policies: PolicySet
     place: Place
-    candidates: tuple[CompiledPolicy, ...]
+    candidates: tuple[Matched, ...]
     """Those that may be about a job of this namespace, operation and runtime."""
     creator: Creator
     matched: list[Matched] = field(default_factory=list)
@@ -94,7 +76,7 @@ class Run:
     @property
     def may_change(self) -> bool:
         """Whether another round could come to another end: somebody's match or values depend on the job."""
-        return not all(compiled.is_static for compiled in self.candidates)
+        return not all(matched.compiled.is_static for matched in self.candidates)
 
     def begin_round(self) -> None:
         """What was found wrong in an earlier round may be mended by now."""
@@ -107,8 +89,11 @@ class Run:
         old = self.ctx.request.old_object if self.ctx.is_update else None
         old_labels = None if old is None else type(job)(old).labels
         asked: list[tuple[Matched, Sequence[Expression]]] = []
-        for compiled in self.candidates:
-            policy = compiled.policy
+        for matched in self.candidates:
+            if matched.compiled.is_unconditional:
+                asked.append((matched, ()))
+                continue
+            policy = matched.policy
             missed = [
                 str(miss)
                 for miss in matching.dynamic_misses(
@@ -122,17 +107,14 @@ class Run:
             if self._lacks_params(policy):
                 missed.append("params: the ConfigMap is not there, and notFound is Allow")
             if missed:
-                self.misses[compiled.key] = missed
-                continue
-            effect = rollout.effect(policy, self.place.namespace, self.place.labels)
-            matched = Matched(compiled, effect)
-            if compiled.problems:
-                self.fail(matched, unsound(compiled))
+                self.misses[matched.key] = missed
+            elif matched.compiled.problems:
+                self.fail(matched, unsound(matched.compiled))
             else:
                 asked.append((matched, [c.expression for c in policy.match_conditions]))
         answers = yield from self.ask(view, asked)
         for matched, conditions in asked:
-            if self._holds(matched, conditions, answers.get(matched.key, {})):
+            if not conditions or self._holds(matched, conditions, answers.get(matched.key, {})):
                 self.matched.append(matched)
 
     def _lacks_params(self, policy: Policy) -> bool:
@@ -201,7 +183,10 @@ class Run:
     def _shared_reads(self) -> frozenset[cel.ReadPath]:
         if self._reads is None:
             self._reads = frozenset(
-                read for c in self.candidates if not c.reads_params for read in c.reads
+                read
+                for matched in self.candidates
+                if not matched.compiled.reads_params
+                for read in matched.compiled.reads
             )
         return self._reads
 
