@@ -247,7 +247,9 @@ def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyExcep
     for document in documents:
         if document.exception is not None:
             out.setdefault(document.exception.key.namespace, []).append(document.exception)
-    return {namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()}
+    return {
+        namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()
+    }
 
 
 def params_of(

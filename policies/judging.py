@@ -77,6 +77,8 @@ class Judge:
     def judge(self) -> Generator[Sequence[Any], Sequence[Any], Findings]:
         """All findings, with what the policies' actions make of them."""
         run = self._run
+        if run.trace is not None:
+            run.trace.judging(self._view)
         yield from run.match(self._view, self._new)
         asked = [(matched, self._expressions(matched)) for matched in run.matched]
         answers = yield from run.ask(self._view, asked)
@@ -121,7 +123,9 @@ class Judge:
             if read[0] not in _SURROUNDINGS
         ]
         return bool(reads) and all(
-            read[0] in {"object", "oldObject"} and read[1:2] == ("metadata",) and read[2:3] in _METADATA
+            read[0] in {"object", "oldObject"}
+            and read[1:2] == ("metadata",)
+            and read[2:3] in _METADATA
             for read in reads
         )
 
@@ -139,7 +143,9 @@ class Judge:
             ),
             now=run.ctx.now,
         )
-        evaluate = lookup(answered)
+        evaluate, trace = lookup(answered), run.trace
+        if trace is not None:
+            trace.loosened(matched.key, loosening)
         broken: list[Broken] = []
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
@@ -147,7 +153,11 @@ class Judge:
                 found = self._check(limit, evaluate, loosened)
             except ExpressionFault as fault:
                 run.fail(matched, f"{limit.name}: {fault}")
+                if trace is not None:
+                    trace.limit(matched, limit, fault, loosened, self._info, evaluate)
                 continue
+            if trace is not None:
+                trace.limit(matched, limit, found, loosened, self._info, evaluate)
             if found and loosened.off:
                 run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
@@ -166,6 +176,10 @@ class Judge:
             failed = yield from self._newly(matched, failed)
         if failed:
             broken += yield from self._explained(matched, failed)
+        if trace is not None:
+            told = {each.rule: each.errors for each in broken}
+            asked = list(self._validations(matched))
+            trace.validations(matched, asked, answered, loosening, told)
         return broken
 
     def _check(

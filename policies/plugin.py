@@ -27,7 +27,7 @@ from plugins.framework.interface import (
 )
 from plugins.framework.pipeline import MOST_ROUNDS
 from plugins.framework.registry import Args, Handle, PluginSpec
-from policies import exceptions, merging, placing, record
+from policies import exceptions, merging, placing, record, trace
 from policies.compile import PolicySet
 from policies.faults import ExpressionFault
 from policies.judging import Judge
@@ -141,9 +141,11 @@ class PlatformPolicy(
         if kept is None:
             policies = self.policies(ctx.cluster)
             place, candidates = policies.candidates(ctx, job)
-            old = ctx.request.old_object
-            creator = record.read(old) if ctx.is_update and old else ctx.request.user
+            creator = trace.creator_of(ctx, record.read)
             kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+            kept.trace = trace.trace_of(ctx)
+            if kept.trace is not None:
+                kept.trace.run = kept
         return kept
 
     def _reconcile(self, run: Run, draft: Draft) -> Asking[None]:
@@ -158,7 +160,9 @@ class PlatformPolicy(
             run.begin_round()
             yield from run.match(view, info.job)
         writing = [m for m in run.matched if _options(m.policy, mode)]
-        asked = [(m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing]
+        asked = [
+            (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
+        ]
         answers = yield from run.ask(view, asked)
         applied: list[merging.Planned] = []
         announced: list[merging.Planned] = []
@@ -179,8 +183,12 @@ class PlatformPolicy(
             for matched in writing:
                 if str(matched.key) in finding.origin.split(", "):
                     run.fail(matched, str(replace(finding, origin="")))
-        for text in placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ():
-            run.warn(text)
+        foreseen = placing.foresee(ctx, draft, mode, merging.decide(announced)) if announced else ()
+        for effect in foreseen:
+            run.warn(placing.announced(effect))
+        if run.trace is not None:
+            run.trace.placed(mode, placed.effects)
+            run.trace.placed(mode, foreseen, is_announced=True)
         if draft.revision != revision:
             run.writers.update(key for each in decision.decided for key in each.keys)
             self._ask_for_another_round(run, by_key)

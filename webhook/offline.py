@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
-from plugins.framework.api.admission import AdmissionRequest
+from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings
 from plugins.framework.pipeline import Pipeline, Result
+from policies.explaining import explain_all
+from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.assembly import build_pipeline
 from webhook.podgroups import Documents
@@ -35,10 +37,15 @@ if TYPE_CHECKING:
     from plugins.framework.draft import Change
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
+    from policies.explaining import Asks, Explanation
+    from policies.matching import Creator
     from webhook.yamlio import Document
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
+
+NOBODY: Final = UserInfo()
+"""Who creates the objects of files where nobody is named."""
 
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
@@ -97,6 +104,8 @@ class Explained:
 
     outcome: Outcome
     layers: list[Layer]
+    policies: list[Explanation] = field(default_factory=list)
+    """Every policy, and why it did what it did; empty where none was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +123,7 @@ def load(
     profile: Path | None,
     pod_groups: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    user: UserInfo = NOBODY,
 ) -> Offline:
     """An engine over the objects of a folder. Raises ConfigError where line or profile cannot be used."""
     if line is not None and line not in lines.LINES:
@@ -125,6 +135,7 @@ def load(
         build_pipeline(profile, pod_groups=pod_groups),
         Documents((d.obj for d in documents), chosen),
         now,
+        user=user,
     )
 
 
@@ -149,11 +160,16 @@ class Offline:
         pipeline: Pipeline,
         train_jobs: Documents,
         now: Callable[[], datetime],
+        *,
+        user: UserInfo = NOBODY,
     ) -> None:
         """Use a snapshot; ``line`` None means what the CRD in it shows, else the job's own generation.
 
-        ``now`` is the time of day by which exceptions expire.
+        ``now`` is the time of day by which exceptions expire, ``user`` who creates what stands in files.
         """
+        self._user = user
+        self._creator: Creator | None = None
+        self._traces: list[Trace] | None = None
         self._snapshot = snapshot
         self._line = line
         self._pipeline = pipeline
@@ -166,7 +182,9 @@ class Offline:
             now=now,
             evaluate=pool.evaluate,
             owners=train_jobs,
+            on_context=self._note,
         )
+        self._pool = pool
         weakref.finalize(self, _close, self._runner, pool)
 
     def admit(self, document: Document, old: Document | None = None) -> Outcome:
@@ -207,16 +225,53 @@ class Offline:
             findings.warn(*_gang_differs(objects, rendered.members, rendered.resources))
         return rendered
 
-    def explain(self, document: Document, old: Document | None = None) -> Explained:
-        """Who changed which field of the object, and which layer each value of the pods comes from."""
-        outcome = self.admit(document, old)
+    def trace(
+        self, document: Document, old: Document | None = None, *, creator: Creator | None = None
+    ) -> tuple[Outcome, list[Trace]]:
+        """``admit``, and what the policies found on the way: one Trace for each call that was made.
+
+        ``creator`` is who created the job, where the request does not say it.
+        """
+        traces: list[Trace] = []
+        self._traces, self._creator = traces, creator
+        try:
+            return self.admit(document, old), traces
+        finally:
+            self._traces = self._creator = None
+
+    def explain(
+        self, document: Document, old: Document | None = None, *, all_parts: bool = False
+    ) -> Explained:
+        """Who changed which field of the object, which layer each value of the pods comes from, and why each policy did what it did.
+
+        With ``all_parts`` rules that hold show the values of their expressions too.
+        """
+        outcome, traces = self.trace(document, old)
+        policies = self._runner.run(self._answered(explain_all(traces, all_parts=all_parts)))
         layers: list[Layer] = []
         raw = outcome.after
         if outcome.kind == names.TRAIN_JOB and raw is not None:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(outcome=outcome, layers=layers)
+        return Explained(outcome=outcome, layers=layers, policies=policies)
+
+    def _note(self, ctx: Context) -> None:
+        """Ask the policies to say what they find, where somebody wants to know."""
+        if self._traces is not None:
+            ctx.notes[TRACE] = found = Trace(ctx)
+            self._traces.append(found)
+        if self._creator is not None:
+            ctx.notes[CREATOR] = self._creator
+
+    async def _answered(self, asking: Asks) -> list[Explanation]:
+        try:
+            questions = next(asking)
+            while True:
+                questions = asking.send(await self._pool.evaluate(questions, None))
+        except StopIteration as done:
+            found: list[Explanation] = done.value
+            return found
 
     def _resolved(self, ctx: Context, raw: dict[str, Any], *, trace: bool = False) -> Info | None:
         if not review.shape_of(ctx.line.name, names.TRAIN_JOB)(raw):
@@ -266,7 +321,7 @@ class Offline:
         self, kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str
     ) -> Context:
         return Context(
-            request=_request(kind, raw, old, namespace),
+            request=_request(kind, raw, old, namespace, self._user),
             cluster=self._snapshot,
             line=self._line_of(raw),
             namespace=namespace,
@@ -286,7 +341,7 @@ class Offline:
         findings.warn(*_pruned(line, first.pruned))
         before = values.copy(first.obj)
         namespace = "" if kind == names.CLUSTER_TRAINING_RUNTIME else _namespace(raw)
-        request = _request(kind, first.obj, stored_old, namespace)
+        request = _request(kind, first.obj, stored_old, namespace, self._user)
         if not review.shape_of(line.name, kind)(first.obj):
             findings.error(*first.errors)
             return _outcome(request, before, Result(findings=findings))
@@ -335,7 +390,11 @@ def _namespace(raw: dict[str, Any]) -> str:
 
 
 def _request(
-    kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str
+    kind: str,
+    raw: dict[str, Any],
+    old: dict[str, Any] | None,
+    namespace: str,
+    user: UserInfo,
 ) -> AdmissionRequest:
     job = TrainJob(raw)
     return AdmissionRequest(
@@ -348,6 +407,7 @@ def _request(
         name=values.text(job.metadata.get("name")) or values.text(job.metadata.get("generateName")),
         object=raw,
         old_object=old,
+        user=user,
     )
 
 

@@ -36,11 +36,7 @@ if TYPE_CHECKING:
 )
 @options.filename
 @options.directory
-@click.option(
-    "--old",
-    metavar="FILE",
-    help="The stored objects: makes it an update of them.",
-)
+@options.old
 @options.output(("yaml", "json", "patch", "diff", "review"))
 @options.trainer_version
 @options.profile
