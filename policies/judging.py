@@ -83,6 +83,8 @@ class Judge:
     def judge(self) -> Generator[Sequence[Any], Sequence[Any], Findings]:
         """All findings, with what the policies' actions make of them."""
         run = self._run
+        if run.trace is not None:
+            run.trace.judging(self._view)
         yield from run.match(self._view, self._new)
         judging = [matched for matched in run.matched if matched.compiled.judges]
         asked = [(matched, matched.compiled.judged) for matched in judging]
@@ -136,7 +138,10 @@ class Judge:
 
     def _rules(self, matched: Matched, answered: Answered) -> Steps:
         """All rules of a policy that the job breaks."""
+        trace = self._run.trace
         loosening = self._loosening(matched.policy)
+        if trace is not None:
+            trace.loosened(matched.key, loosening)
         evaluate = lookup(answered)
         broken = [*self._broken_limits(matched, evaluate, loosening)]
         broken += self._advice(matched, evaluate)
@@ -145,6 +150,10 @@ class Judge:
             failed = yield from self._newly(matched, failed)
         if failed:
             broken += yield from self._explained(matched, failed)
+        if trace is not None:
+            told = {each.rule: each.errors for each in broken}
+            asked = list(self._validations(matched))
+            trace.validations(matched, asked, answered, loosening, told)
         return broken
 
     def _loosening(self, policy: Policy) -> exceptions.Loosening:
@@ -163,16 +172,21 @@ class Judge:
     def _broken_limits(
         self, matched: Matched, evaluate: Evaluate, loosening: exceptions.Loosening
     ) -> Iterator[Broken]:
+        run = self._run
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
             try:
                 found = self._check(limit, evaluate, loosened)
             except ExpressionFault as fault:
-                self._run.fail(matched, f"{limit.name}: {fault}")
+                run.fail(matched, f"{limit.name}: {fault}")
+                if run.trace is not None:
+                    run.trace.limit(matched, limit, fault, loosened, self._info, evaluate)
                 continue
-            self._run.held[matched.key, limit.name] = not found
+            if run.trace is not None:
+                run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
+            run.held[matched.key, limit.name] = not found
             if found and loosened.off:
-                self._run.excepted.append((matched.key, limit.name, loosened.off))
+                run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
                 yield _broken(matched, limit.name, limit.actions, [v.error for v in found])
 

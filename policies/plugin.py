@@ -28,7 +28,7 @@ from plugins.framework.interface import (
 )
 from plugins.framework.pipeline import MOST_ROUNDS
 from plugins.framework.registry import Args, Handle, PluginSpec
-from policies import exceptions, merging, placing, record
+from policies import exceptions, merging, placing, record, trace
 from policies.compile import Matched, PolicySet
 from policies.judging import Judge
 from policies.options import Subject
@@ -142,9 +142,11 @@ class PlatformPolicy(
         if kept is None:
             policies = self.policies(ctx.cluster)
             place, candidates = policies.candidates(ctx, job)
-            old = ctx.request.old_object
-            creator = record.read(old) if ctx.is_update and old else ctx.request.user
+            creator = trace.creator_of(ctx, record.read)
             kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+            kept.trace = trace.trace_of(ctx)
+            if kept.trace is not None:
+                kept.trace.run = kept
         return kept
 
     def _reconcile(self, run: Run, draft: Draft) -> Asking[None]:

@@ -11,6 +11,7 @@ from plugins.framework.quantity import QuantityError
 from policies import cel, matching
 from policies.compile import Matched, params_of
 from policies.faults import ExpressionFault
+from policies.matching import Miss
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from policies.merging import Conflict
     from policies.options import Option
     from policies.placing import Effect
+    from policies.trace import Trace
     from policies.view import View
     from policies.writes import Mode, Write
 
@@ -63,7 +65,7 @@ class Run:
     """Who wrote in the round before it, and may not match any more for that."""
     excepted: list[tuple[Key, str, str]] = field(default_factory=list)
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
-    misses: dict[Key, list[str]] = field(default_factory=dict)
+    misses: dict[Key, list[Miss]] = field(default_factory=dict)
     """Why candidates do not match, for ``explain``."""
     held: dict[tuple[Key, str], bool] = field(default_factory=dict)
     """Of each limit and validation that was judged, by its name: whether the job keeps it."""
@@ -71,6 +73,8 @@ class Run:
     """What each option wanted to write, in any round."""
     effects: list[tuple[Mode, Effect]] = field(default_factory=list)
     """What was written, in any round."""
+    trace: Trace | None = None
+    """Where to say what is found, for those who ask why."""
     _reads: frozenset[cel.ReadPath] | None = None
 
     @property
@@ -82,6 +86,8 @@ class Run:
         """What was found wrong in an earlier round may be mended by now."""
         self.faults, self.warnings = {}, []
         self.wrote_before, self.writers = self.writers, {}
+        if self.trace is not None:
+            self.trace.begin_round()
 
     def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
         """Find the policies that match the job as it is now."""
@@ -94,18 +100,17 @@ class Run:
                 asked.append((matched, ()))
                 continue
             policy = matched.policy
-            missed = [
-                str(miss)
-                for miss in matching.dynamic_misses(
+            missed = list(
+                matching.dynamic_misses(
                     policy.match,
                     policy.key,
                     labels=job.labels,
                     creator=self.creator,
                     old_labels=old_labels,
                 )
-            ]
+            )
             if self._lacks_params(policy):
-                missed.append("params: the ConfigMap is not there, and notFound is Allow")
+                missed.append(Miss("params", "the ConfigMap is not there, and notFound is Allow"))
             if missed:
                 self.misses[matched.key] = missed
             elif matched.compiled.problems:
@@ -131,9 +136,8 @@ class Run:
         found = [(condition, answered.get(at.path)) for condition, at in named]
         for condition, value in found:
             if value is False:
-                self.misses[matched.key] = [
-                    f"matchConditions: {condition.name} is false: {condition.expression.text}"
-                ]
+                text = f"{condition.name} is false: {condition.expression.text}"
+                self.misses[matched.key] = [Miss("matchConditions", text)]
                 return False
         for condition, value in found:
             if value is not True:
@@ -151,7 +155,7 @@ class Run:
             compiled = matched.compiled
             paths = tuple(each.path for each in expressions)
             try:
-                activation = self._activation(view, compiled)
+                activation = self.activation(view, compiled)
             except ExpressionFault as fault:
                 here[compiled.key] = dict.fromkeys(paths, fault)
                 continue
@@ -163,9 +167,11 @@ class Run:
             answers = yield [question for _, _, question in away]
             for (compiled, paths, _), found in zip(away, answers, strict=True):
                 here[compiled.key] = compiled.answered(paths, found)
+        if self.trace is not None:
+            self.trace.answered(view, here)
         return here
 
-    def _activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:
+    def activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:
         """The data that its expressions read, shared with all policies without params of their own.
 
         Raises ExpressionFault where some of it cannot be had.
@@ -192,6 +198,8 @@ class Run:
 
     def fail(self, matched: Matched, text: str) -> None:
         """A fault of a policy, told once a policy: with failurePolicy Ignore it is passed over, and that is said."""
+        if self.trace is not None:
+            self.trace.fault(matched.key, text)
         if matched.policy.failure_policy == "Ignore":
             self.warn(f"[{matched.key}] is passed over: {text}")
         elif matched.key not in self.faults:

@@ -91,7 +91,7 @@ def read_tree(directory: Path, *also: Path, with_lines: bool = False) -> list[Do
                 problems.append(str(item))
             else:
                 documents.extend(found for found in flatten(item) if kind_of(found.obj))
-    problems += _duplicates(documents)
+    problems += duplicates(documents)
     if problems:
         raise ConfigError("\n".join(problems))
     return documents
@@ -155,7 +155,8 @@ def title_of(obj: Any) -> str:
     return f"{escape(kind_of(obj)) or 'object'} {shown[:LONGEST_VALUE]}"
 
 
-def _duplicates(documents: Iterable[Document]) -> Iterator[str]:
+def duplicates(documents: Iterable[Document]) -> Iterator[str]:
+    """What is there twice, with both places."""
     first: dict[Identity, Document] = {}
     for document in documents:
         identity = identity_of(document.obj)

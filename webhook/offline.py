@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
-from plugins.framework.api.admission import AdmissionRequest
+from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
@@ -28,6 +28,8 @@ from plugins.framework.field import Findings
 from plugins.framework.pipeline import Pipeline, Result
 from policies import plugin as policies
 from policies.compile import PolicySet
+from policies.explaining import explain_all
+from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.asked import Asked
 from webhook.assembly import build_pipeline
@@ -40,11 +42,14 @@ if TYPE_CHECKING:
     from plugins.framework.draft import Change
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
+    from policies.explaining import Asks, Explanation
+    from policies.matching import Creator
     from webhook.yamlio import Document
 
 ASKED: Final = Asked()
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
+
 
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
@@ -105,6 +110,8 @@ class Explained:
 
     outcome: Outcome
     layers: list[Layer]
+    policies: list[Explanation] = field(default_factory=list)
+    """Every policy, and why it did what it did; empty where none was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +202,7 @@ class Offline:
         self._line = line
         self._pipeline = pipeline
         self._loop, pool = asyncio.new_event_loop(), Pool()
+        self._pool = pool
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: around.snapshot,
@@ -203,8 +211,11 @@ class Offline:
             now=lambda: around.asked.now or now(),
             evaluate=pool.evaluate,
             owners=train_jobs,
+            on_context=self._note,
         )
         weakref.finalize(self, _close, self._loop, pool)
+        self._creator: Creator | None = None
+        self._traces: list[Trace] | None = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -260,16 +271,55 @@ class Offline:
             findings.warn(*_gang_differs(objects, rendered.members, rendered.resources))
         return rendered
 
-    def explain(self, document: Document, old: Document | None = None) -> Explained:
-        """Who changed which field of the object, and which layer each value of the pods comes from."""
-        outcome = self.admit(document, old)
+    def trace(
+        self, document: Document, old: Document | None = None, *, creator: Creator | None = None
+    ) -> tuple[Outcome, list[Trace]]:
+        """``admit``, and what the policies found on the way: one Trace for each call that was made.
+
+        ``creator`` is who created the job, where the request does not say it.
+        """
+        traces: list[Trace] = []
+        self._traces, self._creator = traces, creator
+        try:
+            return self.admit(document, old), traces
+        finally:
+            self._traces = self._creator = None
+
+    def explain(
+        self, document: Document, old: Document | None = None, *, all_parts: bool = False
+    ) -> Explained:
+        """Who changed which field of the object, which layer each value of the pods comes from, and why each policy did what it did.
+
+        With ``all_parts`` rules that hold show the values of their expressions too.
+        """
+        outcome, traces = self.trace(document, old)
+        explained = self._loop.run_until_complete(
+            self._answered(explain_all(traces, all_parts=all_parts))
+        )
         layers: list[Layer] = []
         raw = outcome.after
         if outcome.kind == names.TRAIN_JOB and raw is not None:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(outcome=outcome, layers=layers)
+        return Explained(outcome=outcome, layers=layers, policies=explained)
+
+    def _note(self, ctx: Context) -> None:
+        """Ask the policies to say what they find, where somebody wants to know."""
+        if self._traces is not None:
+            ctx.notes[TRACE] = found = Trace(ctx)
+            self._traces.append(found)
+        if self._creator is not None:
+            ctx.notes[CREATOR] = self._creator
+
+    async def _answered(self, asking: Asks) -> list[Explanation]:
+        try:
+            questions = next(asking)
+            while True:
+                questions = asking.send(await self._pool.evaluate(questions, None))
+        except StopIteration as done:
+            found: list[Explanation] = done.value
+            return found
 
     def _resolved(self, ctx: Context, raw: dict[str, Any], *, trace: bool = False) -> Info | None:
         if not review.shape_of(ctx.line.name, names.TRAIN_JOB)(raw):
