@@ -53,6 +53,9 @@ class ServeOptions:
     pod_groups: bool = False
     """Whether PodGroups are corrected where the Trainer makes them, if they are sent to us."""
 
+    events: bool = True
+    """Whether, in a cluster, the holder of the Lease tells on TrainJobs what failed and the SDK cannot see."""
+
     cert_dir: Path | None = None
     """Where to leave the CA certificate of our own; without it, a folder of this user for running programs."""
 

@@ -152,6 +152,12 @@ class Recorder:
             ["read", "right"],
             registry=registry,
         )
+        self._events = Counter(
+            "stationmaster_events",
+            "Events on TrainJobs: created, counted on, not written (failed), given up (dropped).",
+            ["result"],
+            registry=registry,
+        )
         self._info = Gauge("stationmaster_build_info", "Always 1.", ["version"], registry=registry)
 
     def answered(self, webhook: str, answer: Answer, seconds: float) -> None:
@@ -199,6 +205,10 @@ class Recorder:
         self._mode_not_understood.clear()
         if not_understood:
             self._mode_not_understood.labels(not_understood, RIGHT).set(1)
+
+    def event(self, result: str, count: int = 1) -> None:
+        """Count Events on TrainJobs by what became of them."""
+        self._events.labels(result).inc(count)
 
     def version(self, version: str) -> None:
         """Say which version runs."""

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from plugins.framework.pipeline import Pipeline
     from webhook.config import Address, ServeOptions
     from webhook.kube.calls import Calls
+    from webhook.kube.events import Mirror
+    from webhook.kube.lease import Clock, Elector
     from webhook.podgroups import Owned, Owner
     from webhook.review import Live
     from webhook.yamlio import Document
@@ -107,6 +109,11 @@ class Origin(Protocol):
     @abstractmethod
     def calls(self) -> Calls | None:
         """What reads and writes single objects, where there is an API server."""
+
+    @property
+    @abstractmethod
+    def mirror(self) -> Mirror | None:
+        """What writes Events, where that is to be done."""
 
     @abstractmethod
     async def owned(self, ctx: Context, owner: Owner) -> Owned:
@@ -182,7 +189,8 @@ class Service:
             owners=self._origin,
             switch=switch,
         )
-        self._trust = _trust(options, self._origin.calls, recorder, logger)
+        self._elector = _elector(options, self._origin.calls)
+        self._trust = _trust(options, self._origin.calls, self._elector, recorder, logger)
         self._admission = Admission(reviewer, recorder=recorder, logger=logger)
         self._webhook = server.Server(
             self._admission.handle,
@@ -197,8 +205,11 @@ class Service:
 
     def _alive(self) -> dict[str, Check]:
         """Neither an API server that is down nor a certificate that has ended: no restart mends those."""
+        mirror = self._origin.mirror
+        events: dict[str, Check] = {"events": mirror.stalled} if mirror else {}
         return {
             "certificate": self._trust.stalled,
+            **events,
             "chores": lambda: f"ended: {', '.join(self._ended)}" if self._ended else None,
         }
 
@@ -245,6 +256,12 @@ class Service:
             asyncio.create_task(self._trust.keep_valid(), name="certificate"),
             asyncio.create_task(self._origin.follow(), name="cluster"),
         ]
+        if self._elector is not None and self._options.cert_files is not None:
+            # Else whoever looks after the certificate does.
+            chores.append(asyncio.create_task(self._elector.take_part(), name="election"))
+        if self._elector is not None and self._origin.mirror is not None:
+            events = self._origin.mirror.run(self._elector)
+            chores.append(asyncio.create_task(events, name="events"))
         for chore in chores:
             chore.add_done_callback(self._tell_of)
         try:
@@ -307,26 +324,51 @@ def _origin(
     )
 
 
+def _elector(options: ServeOptions, calls: Calls | None) -> Elector | None:
+    """Who of the replicas writes, in a cluster. Raises ConfigError where the pod does not say which it is."""
+    if not options.in_cluster or calls is None:
+        return None
+    from webhook.kube.lease import Elector  # noqa: PLC0415  # not for a folder
+    from webhook.kube.shared import LEASE  # noqa: PLC0415
+
+    return Elector(
+        calls,
+        namespace=_of_pod("POD_NAMESPACE", "metadata.namespace"),
+        name=LEASE,
+        # A container that is restarted keeps the pod's name, and must not take its Lease for its own.
+        identity=f"{_of_pod('POD_NAME', 'metadata.name')}_{secrets.token_hex(4)}",
+        clock=_lease_clock(),
+    )
+
+
+def _lease_clock() -> Clock:
+    from webhook.kube.lease import Clock  # noqa: PLC0415  # not for a folder
+
+    return Clock(now=_now, monotonic=lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
 def _trust(
-    options: ServeOptions, calls: Calls | None, recorder: Recorder, logger: FilteringBoundLogger
+    options: ServeOptions,
+    calls: Calls | None,
+    elector: Elector | None,
+    recorder: Recorder,
+    logger: FilteringBoundLogger,
 ) -> Trust:
-    """Raises ConfigError where the pod does not say which it is."""
+    """Whose certificate we serve. Raises ConfigError where a folder of certificates cannot be used."""
     if options.cert_files is not None:
         front = Front()
         mounted = CertificateFiles(
             options.cert_files, front=front, recorder=recorder, logger=logger, clock=_now
         )
         return Trust(front.context, mounted.unready, mounted.follow)
-    if options.in_cluster and calls is not None:
-        from webhook.kube.lease import Clock  # noqa: PLC0415  # not for a folder
-        from webhook.kube.shared import Shared  # noqa: PLC0415
+    if calls is not None and elector is not None:
+        from webhook.kube.shared import Shared  # noqa: PLC0415  # not for a folder
 
         shared = Shared(
             calls,
             namespace=_of_pod("POD_NAMESPACE", "metadata.namespace"),
-            # A container that is restarted keeps the pod's name, and must not take its Lease for its own.
-            identity=f"{_of_pod('POD_NAME', 'metadata.name')}_{secrets.token_hex(4)}",
-            clock=Clock(now=_now, monotonic=lambda: time.clock_gettime(time.CLOCK_BOOTTIME)),
+            elector=elector,
+            clock=_lease_clock(),
             recorder=recorder,
             logger=logger,
         )
@@ -356,7 +398,7 @@ def _of_pod(variable: str, field: str) -> str:
     if not value:
         raise ConfigError(
             f"set the environment variable {variable} to the pod's {field} (fieldRef),"
-            " as the manifests in deploy/ do, or give --cert-files"
+            " as the manifests in deploy/ do"
         )
     return value
 
@@ -368,6 +410,7 @@ class Folder:
     """A folder is all there is."""
 
     calls: Calls | None = None
+    mirror: Mirror | None = None
 
     def __init__(
         self,

@@ -440,6 +440,7 @@ _KEPT_METADATA: Final = {
     "Namespace": _LABELLED,
     names.CONFIG_MAP: _LABELLED,
     **dict.fromkeys(names.POLICY_DOCUMENTS, _DATED),
+    names.TRAIN_JOB: (*_NAMES, "uid", "resourceVersion"),  # an Event about it names both
     names.JOB_SET: _OWNED,
     names.POD_GROUP: _OWNED,
 }

@@ -75,6 +75,7 @@ def test_helm_finds_nothing_wrong(helm: str) -> None:
         "image.repository=",
         "podGroups.enabled=maybe",
         "crds.keep=maybe",
+        "events.enabled=maybe",
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(helm: str, setting: str) -> None:
@@ -151,7 +152,7 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
 
     assert set(schema["properties"]) - {"global"} == set(values)
-    for name in ("image", "webhooks", "podGroups", "crds"):
+    for name in ("image", "webhooks", "events", "podGroups", "crds"):
         assert set(schema["properties"][name]["properties"]) == set(values[name])
 
 

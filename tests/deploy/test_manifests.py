@@ -40,6 +40,11 @@ SETTINGS: Final[dict[str, tuple[Settings, tuple[str, ...]]]] = {
         ("podGroups.enabled=true", "certificates=cert-manager"),
     ),
     "no kinds": (Settings(crds=False), ("crds.enabled=false",)),
+    "no Events": (Settings(events=False), ("events.enabled=false",)),
+    "no Events, and PodGroups with cert-manager": (
+        Settings(events=False, podgroups=True, certificates="cert-manager"),
+        ("events.enabled=false", "podGroups.enabled=true", "certificates=cert-manager"),
+    ),
     "no network policy": (Settings(network_policy=False), ("networkPolicy=false",)),
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.deploy.conftest import Rendered
+from webhook.install import settings as install
+from webhook.kube.events import FOLLOWED
 from webhook.kube.resources import ALWAYS, ASKED
 
 CACHES = "the caches list and watch it (webhook/kube/resources.py)"
@@ -18,6 +20,10 @@ PARAMS = (
     " selector is in the request, as RBAC has none"
 )
 SWITCH = "the mode is followed, by the one name (webhook/kube/mode.py)"
+EVENTS = (
+    "what is told of TrainJobs and JobSets, and which of it we have told (webhook/kube/events.py)"
+)
+TELLING = "an Event on a TrainJob; to tell it again is to count it on (webhook/kube/correlator.py)"
 BUNDLE = (
     "the caBundle is compared and repaired (webhook/kube/injector.py), Fail armed and disarmed"
     " (webhook/kube/arming.py)"
@@ -64,6 +70,10 @@ FOR = {
         for plural in ("trainjobpolicies", "namespacedtrainjobpolicies", "policyexceptions")
     },
     **{("/configmaps", verb): PARAMS for verb in ("list", "watch")},
+    ("/events", "list"): EVENTS,
+    ("/events", "watch"): EVENTS,
+    ("/events", "create"): TELLING,
+    ("/events", "patch"): TELLING,
     ("/configmaps", "get"): "the Trainer's snapshot of a runtime, beside its TrainJob",
 }
 NAMED = {
@@ -136,26 +146,45 @@ def test_secrets_are_never_listed_and_never_another_namespaces(manifests: Render
 def test_what_is_kept_may_be_read(manifests: Rendered) -> None:
     may = {(what, verb) for what, verb, _ in granted(manifests, "ClusterRole")}
 
-    for resource in (*ALWAYS, *ASKED):
+    for resource in (*ALWAYS, *ASKED, *FOLLOWED):
         for verb in ("list", "watch"):
             assert (f"{resource.group}/{resource.plural}", verb) in may
 
 
-def test_with_cert_manager_nothing_may_be_written_but_what_is_said_of_policies(
-    kubectl: str,
-) -> None:
+def test_with_cert_manager_only_what_is_told_may_be_written_and_who_tells_it(kubectl: str) -> None:
     from tests.deploy.tools import kustomized  # noqa: PLC0415  # needs kubectl
 
     rendered = kustomized(kubectl, "cert-manager")
-    written = {
+    writes = {
         (what, verb)
         for kind in ("Role", "ClusterRole")
         for what, verb, _ in granted(rendered, kind)
         if verb not in {"get", "list", "watch"}
     }
 
-    assert written == {what for what in FOR if what[1] == "patch"}
-    assert all(what.endswith("/status") for what, _ in written)
+    assert writes == {
+        *((what, verb) for what, verb in FOR if what.endswith("/status")),
+        ("/events", "create"),
+        ("/events", "patch"),
+        ("coordination.k8s.io/leases", "create"),
+        ("coordination.k8s.io/leases", "update"),
+    }
+
+
+def test_with_cert_manager_and_without_events_only_what_is_said_of_policies_may_be_written() -> None:
+    rendered = install.manifests(install.Settings(certificates="cert-manager", events=False))
+    writes = {
+        (what, verb)
+        for kind in ("Role", "ClusterRole")
+        for what, verb, _ in granted(rendered, kind)
+        if verb not in {"get", "list", "watch"}
+    }
+
+    assert writes == {
+        *((what, verb) for what, verb in FOR if what.endswith("/status")),
+        ("coordination.k8s.io/leases", "create"),
+        ("coordination.k8s.io/leases", "update"),
+    }
 
 
 def test_roles_are_bound_to_our_account_only(manifests: Rendered) -> None:

@@ -182,3 +182,12 @@ def test_all_names_begin_with_ours_and_the_version_is_there() -> None:
     assert {f.name.split("_")[0] for f in families} == {"stationmaster"}
     assert value(recorder, "build_info", version="1.2.3") == 1
     assert metrics.CONTENT_TYPE.startswith("text/plain")
+
+
+def test_events_are_counted_by_what_became_of_them() -> None:
+    recorder = Recorder()
+    recorder.event("created")
+    recorder.event("dropped", 3)
+
+    assert value(recorder, "events_total", result="created") == 1
+    assert value(recorder, "events_total", result="dropped") == 3

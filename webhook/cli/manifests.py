@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 @options.log_level
 @click.option("--no-network-policy", is_flag=True, help="Leave the NetworkPolicy out.")
 @click.option("--no-crds", is_flag=True, help="Leave the kinds of policies out.")
+@click.option("--no-events", is_flag=True, help="Write no Events on TrainJobs.")
 @click.option("--podgroups", is_flag=True, help="Correct the Trainer's PodGroups, too.")
 @options.output(("yaml", "json"))
 def command(  # noqa: PLR0913  # one argument an option
@@ -78,6 +79,7 @@ def command(  # noqa: PLR0913  # one argument an option
     log_level: str,
     no_network_policy: bool,
     no_crds: bool,
+    no_events: bool,
     podgroups: bool,
     output: str,
 ) -> int:
@@ -98,6 +100,7 @@ def command(  # noqa: PLR0913  # one argument an option
         kueue_user=kueue_user,
         network_policy=not no_network_policy,
         crds=not no_crds,
+        events=not no_events,
         podgroups=podgroups,
     )
     out.write_objects(output, manifests(settings), as_list=True)

@@ -74,6 +74,11 @@ if TYPE_CHECKING:
 )
 @options.profile
 @options.pod_groups
+@click.option(
+    "--no-events",
+    is_flag=True,
+    help="With --in-cluster: write no Events about what the Trainer and JobSet fail at.",
+)
 @options.trainer_version
 @options.path(
     "--cert-dir",
@@ -106,6 +111,7 @@ def command(  # noqa: PLR0913  # one argument an option
     health_listen: Address,
     profile: Path | None,
     pod_groups: bool,
+    no_events: bool,
     trainer_version: str | None,
     cert_dir: Path | None,
     cert_files: Path | None,
@@ -141,6 +147,7 @@ def command(  # noqa: PLR0913  # one argument an option
             health_listen=health_listen,
             profile=profile,
             pod_groups=pod_groups,
+            events=not no_events,
             trainer_version=trainer_version,
             cert_dir=cert_dir,
             cert_files=cert_files,

@@ -18,7 +18,14 @@ from webhook import mode
 from webhook.doctor.facts import Facts, Many, Object, One, Right, Trial, Unread
 from webhook.doctor.registration import webhooks
 from webhook.doctor.trust import secret_of
-from webhook.install.settings import NAMESPACE, NAMESPACE_NAME, Certificates, Settings, manifests
+from webhook.doctor.workload import is_without_events
+from webhook.install.settings import (
+    NAMESPACE,
+    NAMESPACE_NAME,
+    Certificates,
+    Settings,
+    manifests,
+)
 from webhook.kube.calls import Failure
 from webhook.kube.client import ApiError, Query, Tried
 from webhook.kube.shared import CONFIGURATIONS, LEASE, SERVICE
@@ -81,7 +88,7 @@ async def read(
         switch = asked.create_task(_get(api, f"/api/v1/{here}/configmaps/{mode.NAME}"))
         secret = asked.create_task(_get(api, f"/api/v1/{here}/secrets/{secret_of(certificates)}"))
         trial = asked.create_task(_trial(api, try_in))
-        rights = asked.create_task(_rights(api, ours, certificates))
+        rights = asked.create_task(_rights(api, ours, certificates, deployment))
     return Facts(
         now=now(),
         namespace=ours,
@@ -199,10 +206,11 @@ async def _trial(api: ApiServer, namespace: str) -> Trial:
 
 
 async def _rights(
-    api: ApiServer, namespace: str, certificates: Certificates
+    api: ApiServer, namespace: str, certificates: Certificates, deployment: asyncio.Task[One]
 ) -> Mapping[Right, bool] | Unread:
     """What of all that the manifests grant our service account is granted."""
-    needed = list(dict.fromkeys(needs(namespace, certificates)))
+    events = not is_without_events(await deployment)
+    needed = list(dict.fromkeys(needs(namespace, certificates, events=events)))
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def ask(right: Right) -> bool:
@@ -219,9 +227,10 @@ async def _rights(
     return await _or_unread(ask_all(), "create", _REVIEWS)
 
 
-def needs(namespace: str, certificates: Certificates) -> Iterator[Right]:
+def needs(namespace: str, certificates: Certificates, *, events: bool = True) -> Iterator[Right]:
     """Each verb that the manifests grant."""
-    for role in manifests(Settings(namespace=namespace, certificates=certificates)):
+    settings = Settings(namespace=namespace, certificates=certificates, events=events)
+    for role in manifests(settings):
         within = role["metadata"].get("namespace", "")
         for rule in role.get("rules", ()):
             for group in rule["apiGroups"]:

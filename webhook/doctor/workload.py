@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from plugins.framework import values
-from webhook.doctor.facts import Facts, Object, Unread
+from webhook.doctor.facts import Facts, Object, One, Unread
 from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
+from webhook.install.settings import NO_EVENTS
 from webhook.kube.shared import LEASE, SERVICE
 
 DEPLOYMENT: Final = "deployment"
@@ -65,7 +66,7 @@ def versions(facts: Facts) -> Iterator[Finding]:
 
 
 def lease(facts: Facts) -> Iterator[Finding]:
-    """Somebody holds it, and has renewed it lately: certificates are looked after."""
+    """Somebody holds it, and has renewed it lately: certificates are looked after, and Events written."""
     found = facts.lease
     look = (
         f"kubectl --namespace {facts.namespace} logs deployment/{SERVICE}: why does nobody take it?"
@@ -75,13 +76,15 @@ def lease(facts: Facts) -> Iterator[Finding]:
         return
     holder = values.text(values.at(found, "spec", "holderIdentity"))
     renewed = _time(values.at(found, "spec", "renewTime"))
-    if found is None and facts.certificates == "cert-manager":
+    by_cert_manager = facts.certificates == "cert-manager"
+    lost = warn if by_cert_manager else fail  # Events alone are no certificates
+    if found is None and by_cert_manager and is_without_events(facts.deployment):
         yield ok(LEASE_HOLDER, "not needed: cert-manager looks after the certificates")
     elif not holder or renewed is None:
         state = "does not exist" if found is None else "is held by nobody"
-        yield fail(LEASE_HOLDER, f"the Lease {facts.namespace}/{LEASE} {state}", look)
+        yield lost(LEASE_HOLDER, f"the Lease {facts.namespace}/{LEASE} {state}", look)
     elif facts.now - renewed > GONE:
-        yield fail(LEASE_HOLDER, f"{holder} has not renewed it since {renewed:%F %T} UTC", look)
+        yield lost(LEASE_HOLDER, f"{holder} has not renewed it since {renewed:%F %T} UTC", look)
     elif renewed - facts.now > GONE:
         yield warn(
             LEASE_HOLDER,
@@ -104,6 +107,14 @@ def rbac(facts: Facts) -> Iterator[Finding]:
         yield fail(RBAC, f"our service account may not: {named}", f"{INSTALL} grants it")
     else:
         yield ok(RBAC, "our service account may do all that it needs")
+
+
+def is_without_events(deployment: One) -> bool:
+    """Whether it was installed so that none are written."""
+    if deployment is None or isinstance(deployment, Unread):
+        return False
+    containers = values.at_obj(deployment, "spec", "template", "spec").get("containers")
+    return any(NO_EVENTS in values.items(each.get("args")) for each in values.objects(containers))
 
 
 def _is_leaving(pod: Object) -> bool:

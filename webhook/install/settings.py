@@ -22,6 +22,9 @@ NAMESPACE: Final = "stationmaster-system"
 KUEUE_USER: Final = "system:serviceaccount:kueue-system:kueue-controller-manager"
 """Kueue's controller, as the manifests have it."""
 
+NO_EVENTS: Final = "--no-events"
+"""The flag of ``serve``."""
+
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 _CRD: Final = "CustomResourceDefinition"
@@ -50,6 +53,8 @@ class Settings:
     network_policy: bool = True
     crds: bool = True
     """Whether the kinds of policies are among them."""
+    events: bool = True
+    """Whether Events are written on TrainJobs."""
     podgroups: bool = False
     """Whether PodGroups are corrected, too."""
 
@@ -78,6 +83,8 @@ def source() -> Path:
 def manifests(settings: Settings) -> list[Object]:
     """All objects in the order in which to apply them: our namespace and kinds first, the registration last."""
     objects = kustomization.build(source() / "overlays" / settings.certificates)
+    if not settings.events:
+        objects = _without_events(objects)
     if settings.podgroups:
         objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
     if settings.namespace != NAMESPACE:
@@ -108,6 +115,13 @@ def _rank(obj: Object) -> int:
 def _webhooks(objects: Sequence[Object]) -> Iterator[Object]:
     for obj in objects:
         yield from obj.get("webhooks", ())
+
+
+def _without_events(objects: Sequence[Object]) -> list[Object]:
+    """Neither the rights nor the writing. The Lease stays: its holder also says how policies fare."""
+    for container in kustomization.containers(objects):
+        container["args"] = [*container["args"], NO_EVENTS]
+    return [obj for obj in objects if obj["metadata"]["name"] != "stationmaster-events"]
 
 
 def _moved(obj: Object, namespace: str) -> Object:

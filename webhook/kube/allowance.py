@@ -1,4 +1,4 @@
-"""How many calls to the API server reviews may cause: a bucket that fills at a steady rate."""
+"""How many calls to the API server something may cause: a bucket that fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ class Allowance:
 
     def take(self) -> bool:
         """Use one, if there is one."""
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
-        self._at = now
-        if self._left < 1:
+        if self.is_empty():
             return False
         self._left -= 1
         return True
+
+    def is_empty(self) -> bool:
+        """Whether there is none to use now."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        return self._left < 1

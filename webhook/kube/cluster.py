@@ -14,8 +14,11 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from plugins.framework import lines
+from plugins.framework.api import names
 from plugins.framework.interface import WatchExtensionPlugin
 from webhook.kube import client, resources
+from webhook.kube.events import Mirror
+from webhook.kube.failed import FailedJobs
 from webhook.kube.live import Live
 from webhook.kube.mode import ModeFollower
 from webhook.kube.owners import Owners
@@ -57,13 +60,17 @@ class Cluster:
         self._logger = logger
         self._switch = switch
         self._client = client.Client(_login(options), clock=around.clock)
+        are_events_written = options.in_cluster and options.events
+        failed = FailedJobs()
+        more = (resources.TRAIN_JOBS.watch,) if are_events_written else ()
         self.source = Source(
             self._client,
-            resources.asked_for(_watches(pipeline)),
+            resources.asked_for([*_watches(pipeline), *more]),
             around=around,
             stale_seconds=options.stale_seconds,
             on_change=self._tell,
             on_problem=self._tell_problem,
+            taps={names.TRAIN_JOB: failed} if are_events_written else None,
         )
         live = Live(self._client, self.source, clock=around.clock, stale=options.stale)
         self.live: Live | None = live
@@ -82,7 +89,21 @@ class Cluster:
             around=around,
             tell=self._tell_problem,
         )
-        recorder.registry.register(_Caches(self.source, self._mode.reflector))
+        self.mirror: Mirror | None = None
+        if are_events_written:
+            self.mirror = Mirror(
+                self._client,
+                self._client,
+                failed,
+                exists=self._has_train_job,
+                is_off=lambda: switch.mode == "off",
+                around=around,
+                counter=recorder,
+                logger=logger,
+                tell=self._tell_problem,
+            )
+        events = self.mirror.reflectors if self.mirror else ()
+        recorder.registry.register(_Caches(self.source, self._mode.reflector, *events))
 
     @property
     def snapshot(self) -> Snapshot:
@@ -92,6 +113,12 @@ class Cluster:
     async def owned(self, ctx: Context, owner: Owner) -> Owned:
         """The TrainJob of a PodGroup, as it is stored now. Raises Unresolved."""
         return await self._owners.owned(ctx, owner)
+
+    def _has_train_job(self, namespace: str, name: str) -> bool | None:
+        """None while TrainJobs have not been read."""
+        if not self.source.is_synced(resources.TRAIN_JOBS):
+            return None
+        return self.snapshot.has_train_job(namespace, name)
 
     def checks(self) -> Mapping[str, Check]:
         """All is read; and, where old knowledge is not to be used, none of it is old."""
@@ -155,9 +182,9 @@ def _login(options: ServeOptions) -> Login:
 class _Caches(Collector):
     """The state of the caches, read off when it is asked for."""
 
-    def __init__(self, source: Source, mode: Reflector) -> None:
+    def __init__(self, source: Source, *others: Reflector) -> None:
         self._source = source
-        self._reflectors = (*source.reflectors, mode)
+        self._reflectors = (*source.reflectors, *others)
 
     def collect(self) -> Iterator[Metric]:
         synced = _gauge("synced", "1 once a kind has been listed.")

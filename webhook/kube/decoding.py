@@ -1,4 +1,4 @@
-"""Reads from lists and events only what somebody keeps (``plugins.framework.cluster.keep``).
+"""Reads from lists and events only what somebody keeps (``cluster.keep`` of the framework, ``events.kept``).
 
 An object in a cluster is for the most part managed fields. Skipped while they are read they cost nothing; as
 Python objects a page of them takes 40 MB, which a process does not give back.
@@ -18,6 +18,7 @@ class _Metadata(TypedDict, total=False):
     annotations: Any
     ownerReferences: Any
     resourceVersion: Any
+    uid: Any
 
 
 class _Status(TypedDict, total=False):
@@ -34,6 +35,18 @@ class _Object(TypedDict, total=False):
     status: _Status | str | None
     code: Any
     reason: Any
+    involvedObject: Any
+    """From here on: of a core/v1 Event, and so is ``reason``."""
+    type: Any
+    message: Any
+    eventTime: Any
+    series: Any
+    firstTimestamp: Any
+    lastTimestamp: Any
+    count: Any
+    source: Any
+    reportingComponent: Any
+    related: Any
 
 
 class _Page(TypedDict, total=False):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,6 +24,8 @@ RENEW_SECONDS: Final = 10.0
 between the two."""
 RETRY_SECONDS: Final = 2.0
 STALLED_SECONDS: Final = 60.0
+GOODBYE_SECONDS: Final = 2.0
+"""For the few calls on the way out, each of which takes milliseconds where it works."""
 TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -46,12 +49,14 @@ class Elector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name
         self._path = f"{self._collection}/{name}"
-        self._identity = identity
+        self.identity = identity
+        """What we are called in the Lease."""
         self._clock = clock
         self._until = self._tried_at = clock.monotonic()
         self._seen: tuple[object, ...] = ()
         self._seen_at = clock.monotonic()
         self.last_problem: str | None = None
+        """Why the last attempt said nothing."""
 
     @property
     def is_holder(self) -> bool:
@@ -70,13 +75,26 @@ class Elector:
         if not self.is_holder:
             return False
         lease = await find(self._calls, self._path)
-        return _holder(lease) == self._identity and self.is_holder
+        return _holder(lease) == self.identity and self.is_holder
 
     async def run(self) -> None:
         """Take part until cancelled."""
         while True:
             await self.attempt()
             await self._clock.sleep(RETRY_SECONDS)
+
+    async def take_part(self) -> None:
+        """Take part until cancelled, and let another replica take over at once."""
+        try:
+            await self.run()
+        finally:
+            await self.give_back()
+
+    async def give_back(self) -> None:
+        """Release it, unless that takes too long on the way out."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self.release()
 
     async def attempt(self) -> None:
         """Renew, or take the Lease if it is free; a failure is noted, and tried again next time."""
@@ -97,7 +115,7 @@ class Elector:
         self._until = self._clock.monotonic()
         try:
             lease = await find(self._calls, self._path)
-            if lease is not None and _holder(lease) == self._identity:
+            if lease is not None and _holder(lease) == self.identity:
                 await self._put(lease, {**lease["spec"], "holderIdentity": ""})
         except Failure as error:
             self.last_problem = str(error)
@@ -127,7 +145,7 @@ class Elector:
         seen = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._clock.monotonic()
-        if _holder(lease) in {"", self._identity}:
+        if _holder(lease) in {"", self.identity}:
             return True
         seconds = spec.get("leaseDurationSeconds") or LEASE_SECONDS
         return bool(self._clock.monotonic() >= self._seen_at + seconds)
@@ -143,10 +161,10 @@ class Elector:
     def _spec(self, old: Mapping[str, Any]) -> dict[str, Any]:
         now = self._clock.now().astimezone(UTC).strftime(TIME)
         spec = {**old, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
-        if old.get("holderIdentity") != self._identity:
+        if old.get("holderIdentity") != self.identity:
             transitions = int(old.get("leaseTransitions") or 0)
             spec |= {
-                "holderIdentity": self._identity,
+                "holderIdentity": self.identity,
                 "acquireTime": now,
                 "leaseTransitions": transitions + (1 if old else 0),
             }

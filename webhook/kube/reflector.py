@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plugins.framework import values
@@ -67,11 +68,16 @@ class Sink(Protocol):
         """Forget this one."""
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """Time and chance, passed in."""
 
     clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = _now
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     uniform: Callable[[float, float], float]
     silence_seconds: float = SILENCE_SECONDS
@@ -95,8 +101,14 @@ class Reflector:
         sink: Sink,
         around: Surroundings,
         tell: Tell = lambda _title, _problem: None,
+        *,
+        keep: Callable[[dict[str, Any]], dict[str, Any]] = keep,
     ) -> None:
-        """Follow ``resource`` into ``sink``; ``tell`` hears of failures once each, and of their end."""
+        """Follow ``resource`` into ``sink``; ``tell`` hears of failures once each, and of their end.
+
+        ``keep`` takes of an object what the sink gets.
+        """
+        self._keep = keep
         self._tell = tell
         self._told = ""
         self.resource = resource
@@ -229,7 +241,7 @@ class Reflector:
             page = values.obj(await self._page(more))
             for item in values.objects(page.get("items")):
                 obj = self._named(item)
-                kept.append(values.packed(keep(obj)))
+                kept.append(values.packed(self._keep(obj)))
                 seen[_key(obj)] = _number(values.at(item, "metadata", "resourceVersion"))
             about = values.obj(page.get("metadata"))
             version, more = (
@@ -329,7 +341,7 @@ class Reflector:
             self._sink.drop(*key)
         else:
             self._seen[key] = number
-            self._sink.put(keep(obj))
+            self._sink.put(self._keep(obj))
 
     def _named(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Items of lists have no kind, and metadata alone has one of its own."""

@@ -35,6 +35,8 @@ class Resource:
     """Where it is, if not everywhere."""
     only: str = ""
     """The one object that is wanted of all."""
+    where: str = ""
+    """Which of them else, as a field selector."""
     advisory: bool = False
     """Read only to warn by: not every cluster has the kind, and where it cannot be read nothing is refused for that."""
 
@@ -73,7 +75,8 @@ class Resource:
     @property
     def selection(self) -> dict[str, str]:
         """The query that narrows the collection."""
-        return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
+        where = f"metadata.name={self.only}" if self.only else self.where
+        return {"fieldSelector": where} if where else {}
 
     def accept(self, *, is_list: bool) -> str:
         """The form in which it is asked for."""
@@ -135,22 +138,25 @@ ALWAYS: Final = (
 """What is read whatever the profile says."""
 
 
+TRAIN_JOBS: Final = Resource(
+    kind=names.TRAIN_JOB,
+    group=names.GROUP,
+    version=_TRAINER,
+    plural="trainjobs",
+    advisory=True,
+)
+JOB_SETS: Final = Resource(
+    kind=names.JOB_SET,
+    group="jobset.x-k8s.io",
+    version="v1alpha2",
+    plural="jobsets",
+    metadata_only=True,
+    advisory=True,
+)
+
 ASKED: Final = (
-    Resource(
-        kind=names.TRAIN_JOB,
-        group=names.GROUP,
-        version=_TRAINER,
-        plural="trainjobs",
-        advisory=True,
-    ),
-    Resource(
-        kind=names.JOB_SET,
-        group="jobset.x-k8s.io",
-        version="v1alpha2",
-        plural="jobsets",
-        metadata_only=True,
-        advisory=True,
-    ),
+    TRAIN_JOBS,
+    JOB_SETS,
     *(
         Resource(
             kind=names.POD_GROUP,
@@ -167,7 +173,7 @@ ASKED: Final = (
         )
     ),
 )
-"""What is read where a plugin asks for it, while the cluster has the kind. Metadata alone where that is enough: whose
+"""What is read where a plugin asks for it (TrainJobs also where Events are written), while the cluster has the kind. Metadata alone where that is enough: whose
 a JobSet is, its metadata say; which runtime a TrainJob uses, only its spec does."""
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from certs.keypair import Front
 from certs.rotation import Settings
+from webhook.kube import lease
 from webhook.kube.arming import Arming
 from webhook.kube.certificates import Keeper
 from webhook.kube.injector import Configuration, Injector
-from webhook.kube.lease import Clock, Elector
 from webhook.kube.secret import SecretStore
 from webhook.kube.tie import Tie
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from webhook.kube.calls import Calls
+    from webhook.kube.lease import Clock, Elector
     from webhook.metrics import Recorder
 
 # As the manifests in deploy/ have them; tests/deploy compares.
@@ -33,9 +34,6 @@ CONFIGURATIONS: Final = (
 DEPLOYMENT: Final = "stationmaster"
 WEBHOOK: Final = "trainjobs.stationmaster.dev"
 """The entry of both configurations that fails closed."""
-
-GOODBYE_SECONDS: Final = 2.0
-"""For the few calls on the way out, each of which takes milliseconds where it works."""
 
 
 def names_of(namespace: str) -> tuple[str, ...]:
@@ -52,17 +50,15 @@ class Shared:
         calls: Calls,
         *,
         namespace: str,
-        identity: str,
+        elector: Elector,
         clock: Clock,
         recorder: Recorder,
         logger: FilteringBoundLogger,
     ) -> None:
-        """For this namespace; ``identity`` is the pod's name and a random part."""
+        """For this namespace; what is shared is written by whom the ``elector`` elects."""
         front = Front()
         self.context = front.context
-        self._elector = Elector(
-            calls, namespace=namespace, name=LEASE, identity=identity, clock=clock
-        )
+        self._elector = elector
         self._keeper = Keeper(
             secret=SecretStore(calls, namespace=namespace, name=SECRET),
             injector=Injector(calls, CONFIGURATIONS),
@@ -106,12 +102,10 @@ class Shared:
                 loops.create_task(self._keeper.run())
         finally:
             await self.leave()  # once more: we may have been counted among the Ready still
-            with suppress(TimeoutError):
-                async with asyncio.timeout(GOODBYE_SECONDS):
-                    await self._elector.release()
+            await self._elector.give_back()
 
     async def leave(self) -> None:
         """Say good-bye while reviews are still answered, so that nothing fails closed for lack of us."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE_SECONDS):
+            async with asyncio.timeout(lease.GOODBYE_SECONDS):
                 await self._keeper.leave()

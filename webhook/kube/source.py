@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -25,7 +25,7 @@ STALE_SECONDS: Final = 60.0
 class Source:
     """Follows all kinds; ``snapshot`` is the cluster as it is known now."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # who is told what, each by its own name
         self,
         requests: Requests,
         resources: Iterable[Resource],
@@ -34,8 +34,9 @@ class Source:
         stale_seconds: float = STALE_SECONDS,
         on_change: Callable[[Capabilities], None] = lambda _: None,
         on_problem: Tell = lambda _title, _problem: None,
+        taps: Mapping[str, Sink] | None = None,
     ) -> None:
-        """Follow ``resources``.
+        """Follow ``resources``; the objects of a kind also flow into its tap, if it has one.
 
         ``on_change`` hears what the cluster can do when that becomes known or changes, ``on_problem``
         which kinds cannot be followed, and when they can again.
@@ -45,13 +46,17 @@ class Source:
         self._stale_seconds = stale_seconds
         self._on_change = on_change
         self._served_else = asyncio.Event()
+        self._taps = taps or {}
         self.reflectors = tuple(
             Reflector(resource, requests, self._sink(resource), around, on_problem)
             for resource in resources
         )
 
     def _sink(self, resource: Resource) -> Sink:
-        return _Names(self) if resource is DEFINITIONS else _Objects(self, resource.kept_as)
+        if resource is DEFINITIONS:
+            return _Names(self)
+        objects, tap = _Objects(self, resource.kept_as), self._taps.get(resource.kept_as)
+        return objects if tap is None else _Both(objects, tap)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -91,6 +96,10 @@ class Source:
             if not r.synced and (not r.resource.advisory or (advice and self._is_awaited(r)))
         ]
         return "not yet read: " + ", ".join(missing) if missing else None
+
+    def is_synced(self, resource: Resource) -> bool:
+        """Whether a kind that is followed has been listed."""
+        return any(r.resource is resource and r.synced for r in self.reflectors)
 
     def _is_awaited(self, reflector: Reflector) -> bool:
         """Whether there is something to be read; a CRD may also be there without the version that we read."""
@@ -149,6 +158,25 @@ class _Objects:
 
     def drop(self, namespace: str, name: str) -> None:
         self._source.take(self._source.snapshot.without(self._kind, namespace, name))
+
+
+class _Both:
+    """Two who hear the same."""
+
+    def __init__(self, first: Sink, second: Sink) -> None:
+        self._sinks = (first, second)
+
+    def swap(self, kept: Sequence[bytes]) -> None:
+        for sink in self._sinks:
+            sink.swap(kept)
+
+    def put(self, obj: dict[str, Any]) -> None:
+        for sink in self._sinks:
+            sink.put(obj)
+
+    def drop(self, namespace: str, name: str) -> None:
+        for sink in self._sinks:
+            sink.drop(namespace, name)
 
 
 class _Names:

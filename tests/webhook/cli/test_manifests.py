@@ -21,7 +21,7 @@ def test_every_option_is_handed_on(run: Run) -> None:
         *("--certificates=cert-manager", "--namespace=here", "--image=r.example/sm:v1"),
         *("--replicas=3", "--exclude-namespace=team-a", "--exclude-namespace=team-b"),
         *("--kueue-user=system:serviceaccount:q:kueue", "--log-level=debug"),
-        *("--no-network-policy", "--podgroups", "-o", "json"),
+        *("--no-network-policy", "--podgroups", "--no-events", "-o", "json"),
     )
 
     assert (ran.code, ran.err) == (0, [])
@@ -35,6 +35,7 @@ def test_every_option_is_handed_on(run: Run) -> None:
     assert container["image"] == "r.example/sm:v1"
     assert "--log-level=debug" in container["args"]
     assert "--podgroups" in container["args"]
+    assert "--no-events" in container["args"]
     webhook, podgroups = objects["MutatingWebhookConfiguration"]["webhooks"]
     assert podgroups["name"] == "podgroups.stationmaster.dev"
     assert json.dumps(webhook).count("system:serviceaccount:q:kueue") == 1

@@ -36,7 +36,7 @@ def test_all_options_arrive(run: Run, served: list[ServeOptions]) -> None:
     ran = run(
         *("serve", "--from", "c", "--listen", ":9000", "--health-listen", "[::1]:0"),
         *("--profile", "p.yaml", "--trainer-version", "2.2", "--cert-dir", "certs"),
-        "--podgroups",
+        *("--podgroups", "--no-events"),
         *("--log-format", "text", "--log-level", "debug"),
     )
     assert (ran.code, ran.err) == (0, [])
@@ -47,6 +47,7 @@ def test_all_options_arrive(run: Run, served: list[ServeOptions]) -> None:
             health_listen=("::1", 0),
             profile=Path("p.yaml"),
             pod_groups=True,
+            events=False,
             trainer_version="2.2",
             cert_dir=Path("certs"),
             log_format="text",

@@ -135,6 +135,4 @@ def by_cert_manager() -> Facts:
     """The same with cert-manager."""
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     mutating, validating = (configurations(kind, certificates="cert-manager") for kind in kinds)
-    return replace(
-        good(), certificates="cert-manager", mutating=mutating, validating=validating, lease=None
-    )
+    return replace(good(), certificates="cert-manager", mutating=mutating, validating=validating)

@@ -64,6 +64,12 @@ def places() -> list[str]:
     )
 
 
+def without_events() -> g.Object:
+    deployment = g.ready(2, of=2)
+    pod = {"spec": {"containers": [{"args": ["serve", "--no-events"]}]}}
+    return {**deployment, "spec": {**deployment["spec"], "template": pod}}
+
+
 def switched(text: str) -> g.Object:
     return {"data": {"mode": text}}
 
@@ -237,6 +243,14 @@ CASES = {
     "its holder lives in the future": Case(
         given=changed(now=g.NOW - timedelta(minutes=2)),
         want=[("lease", "warn", "which is in the future")],
+    ),
+    "nobody holds it with cert-manager, so that no Events are written": Case(
+        given=lambda: replace(g.by_cert_manager(), lease=None),
+        want=[("lease", "warn", "does not exist")],
+    ),
+    "with cert-manager and without Events nobody needs it": Case(
+        given=lambda: replace(g.by_cert_manager(), lease=None, deployment=without_events()),
+        want=(),
     ),
     # certificate
     "no Secret": Case(

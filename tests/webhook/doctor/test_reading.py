@@ -165,6 +165,21 @@ async def test_with_cert_manager_its_secret_is_read_and_fewer_rights_are_needed(
     assert set(facts.rights) == set(needs(g.NAMESPACE, "cert-manager"))
 
 
+async def test_where_no_events_are_written_no_right_to_is_needed() -> None:
+    server = Server()
+    deployment = f"/apis/apps/v1/{HERE}/deployments/stationmaster"
+    said = server.objects[deployment]
+    container = {"name": "stationmaster", "args": ["serve", "--no-events"]}
+    spec = {**said["spec"], "template": {"spec": {"containers": [container]}}}
+    server.objects[deployment] = {**said, "spec": spec}
+
+    facts = await seen(server)
+
+    assert set(facts.rights) == set(needs(g.NAMESPACE, "self-managed", events=False))
+    assert not any(right.resource == "events" for right in facts.rights)
+    assert any(right.resource == "events" for right in needs(g.NAMESPACE, "self-managed"))
+
+
 CLOSED = {
     f"{REGISTRATION}/mutatingwebhookconfigurations": (
         "mutating",

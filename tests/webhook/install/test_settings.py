@@ -6,7 +6,8 @@ from importlib import metadata
 import pytest
 
 from plugins.framework.errors import ConfigError
-from webhook.install.settings import NAMESPACE, Settings, manifests
+from webhook.install.kustomization import containers
+from webhook.install.settings import NAMESPACE, NO_EVENTS, Certificates, Settings, manifests
 
 REFUSED: dict[str, tuple[Callable[[], Settings], str]] = {
     "a namespace in upper case": (lambda: Settings(namespace="Team"), 'namespace "Team"'),
@@ -73,3 +74,21 @@ def test_what_is_changed_is_not_changed_for_the_next() -> None:
     manifests(Settings(replicas=7, excluded_namespaces=("a",), image="other", namespace="b"))
 
     assert manifests(Settings()) == first
+
+
+@pytest.mark.parametrize(
+    ("certificates", "kept"), [("self-managed", {"stationmaster-lease"}), ("cert-manager", set())]
+)
+def test_without_events_neither_the_writing_nor_the_rights_are_there(
+    certificates: Certificates, kept: set[str]
+) -> None:
+    before = manifests(Settings(certificates=certificates))
+    after = manifests(Settings(certificates=certificates, events=False))
+
+    names = {obj["metadata"]["name"] for obj in before}
+    assert names >= {"stationmaster-lease", "stationmaster-events"}
+    gone = names - {obj["metadata"]["name"] for obj in after}
+    assert gone == {"stationmaster-lease", "stationmaster-events"} - kept
+    for objects, is_said in ((before, False), (after, True)):
+        (container,) = containers(objects)
+        assert (NO_EVENTS in container["args"]) is is_said

@@ -58,7 +58,7 @@ class ApiServer:
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.collections: dict[str, dict[str, Object]] = {}
-        """Where a test needs several kinds: each by the name of its CRD, and no other is served."""
+        """Where a test needs several kinds: each by the name of its CRD (events by their selector), and no other is served."""
         self.others: dict[str, Object] = {}
         """What GET of a path gives, for single objects."""
         self.version = 100
@@ -121,7 +121,7 @@ class ApiServer:
         return self.collections.setdefault(of, {}) if of else self.objects
 
     def _served(self, request: web.Request) -> dict[str, Object] | None:
-        return self.collections.get(_crd(request.path)) if self.collections else self.objects
+        return self.collections.get(_collection(request)) if self.collections else self.objects
 
     async def until(self, what: Callable[[], bool]) -> None:
         """Until it is so; looked at after each request and each wait of the reflector."""
@@ -157,7 +157,7 @@ class ApiServer:
         if self._served(request) is None:
             return await status(404, "NotFound")(request)
         response = web.StreamResponse()
-        watcher = Watcher(of=_crd(request.path))
+        watcher = Watcher(of=_collection(request))
         self.watchers.append(watcher)  # whoever has seen the head misses nothing
         try:
             await response.prepare(request)
@@ -168,10 +168,10 @@ class ApiServer:
         return response
 
 
-def _crd(path: str) -> str:
-    """``/apis/GROUP/VERSION/PLURAL`` -> ``PLURAL.GROUP``."""
-    group, _, plural = ["", "", *path.split("/")][-3:]
-    return f"{plural}.{group}"
+def _collection(request: web.Request) -> str:
+    """``/apis/GROUP/VERSION/PLURAL`` -> ``PLURAL.GROUP``; for events, which of them are selected."""
+    group, _, plural = ["", "", *request.path.split("/")][-3:]
+    return request.query["fieldSelector"] if plural == "events" else f"{plural}.{group}"
 
 
 def status(code: int, reason: str = "Broken") -> Trick:

@@ -25,6 +25,7 @@ from webhook.config import ServeOptions, StalePolicy
 from webhook.kube import client as kube
 from webhook.kube.arming import ANNOTATION
 from webhook.kube.client import ApiError
+from webhook.kube.events import Mirror
 from webhook.kube.shared import CONFIGURATIONS, WEBHOOK, Shared
 from webhook.server import Server
 
@@ -264,7 +265,7 @@ async def test_in_a_cluster_what_fails_closed_no_longer_does_when_the_last_one_l
             while policies() != ["Fail", "Fail"]:  # noqa: ASYNC110  # only the objects tell
                 await asyncio.sleep(0.01)
         assert (await running.ask("/healthz?verbose"))[1] == (
-            "[+]certificate ok\n[+]chores ok\nhealthz check passed\n"
+            "[+]certificate ok\n[+]events ok\n[+]chores ok\nhealthz check passed\n"
         )
         monkeypatch.setattr(Server, "drain", drain)
         ours.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {"readyReplicas": 2}})
@@ -306,20 +307,87 @@ async def test_a_pod_that_does_not_know_itself_is_told_what_to_set(
         await serving(around, nothing)
 
 
-async def test_in_a_cluster_files_of_a_certificate_need_no_writes(
-    server: ApiServer, around: ServeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_in_a_cluster_the_holder_writes_events_whoever_makes_the_certificate(
+    ours: FakeCalls, files: ServeOptions
 ) -> None:
-    """cert-manager's: nothing may be written then, and nothing of ours is asked for."""
-    monkeypatch.delenv("POD_NAME")
+    async def story(running: Running) -> None:
+        await running.until(
+            "/metrics", 'stationmaster_cache_failures_total{kind="JobSet events"} 1'
+        )
+        assert ours.objects[LEASE]["spec"]["holderIdentity"].startswith("pod-1_")
+        assert (await running.ask("/healthz?verbose"))[1] == (
+            "[+]certificate ok\n[+]events ok\n[+]chores ok\nhealthz check passed\n"
+        )
+
+    await serving(files, story)
+
+    assert ours.objects[LEASE]["spec"]["holderIdentity"] == ""
+    assert {path for _, path in ours.calls} == {LEASE, LEASE.rpartition("/")[0]}
+
+
+@pytest.mark.usefixtures("ours")
+async def test_in_a_cluster_nobody_asks_for_events_that_are_not_to_be_written(
+    server: ApiServer, around: ServeOptions
+) -> None:
+    async def story(running: Running) -> None:
+        await running.until("/readyz/certificate", "ok")
+        assert "events" not in (await running.ask("/metrics"))[1].replace(
+            "stationmaster_events", ""
+        )
+        assert "events" not in (await running.ask("/healthz?verbose"))[1]
+
+    await serving(replace(around, events=False), story)
+
+    assert not any("events" in seen.path for seen in server.requests)
+
+
+async def test_outside_of_a_cluster_nobody_writes_events(
+    server: ApiServer, options: ServeOptions
+) -> None:
+    async def story(running: Running) -> None:
+        await running.until("/readyz/caches", "ok")
+        assert "events" not in (await running.ask("/healthz?verbose"))[1]
+
+    assert options.events
+    await serving(options, story)
+
+    assert not any("events" in seen.path for seen in server.requests)
+
+
+async def test_in_a_cluster_events_that_nobody_looks_after_show_in_healthz(
+    around: ServeOptions, ours: FakeCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ours.objects
+    monkeypatch.setattr(Mirror, "stalled", lambda _self: "nobody has looked")
+
+    async def story(running: Running) -> None:
+        status, text = await running.ask("/healthz")
+        assert status == 503
+        assert "[-]events failed: nobody has looked" in text
+
+    await serving(around, story)
+
+
+@pytest.fixture
+def files(around: ServeOptions, tmp_path: Path) -> ServeOptions:
+    """With a certificate that somebody else made."""
     now = datetime.now(UTC)
     pair = authority.issue(authority.create(now), ["localhost"], now)
     (tmp_path / "tls.crt").write_bytes(pair.certificate)
     (tmp_path / "tls.key").write_bytes(pair.key)
+    return replace(around, cert_files=tmp_path)
+
+
+async def test_in_a_cluster_files_of_a_certificate_need_no_writes(
+    server: ApiServer, files: ServeOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cert-manager's, and no Events: nothing may be written then, and nothing of ours is asked for."""
+    monkeypatch.delenv("POD_NAME")
 
     async def story(running: Running) -> None:
         await running.until("/readyz/certificate", "ok")
         await running.until("/readyz/caches", "not yet read")
 
-    await serving(replace(around, cert_files=tmp_path), story)
+    await serving(replace(files, events=False), story)
 
     assert not any(seen.path.startswith(OURS) for seen in server.requests)

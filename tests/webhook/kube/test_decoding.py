@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from plugins.framework import cluster
-from webhook.kube import decoding
+from tests.webhook.kube.failing import OURS
+from webhook.kube import decoding, events
 
 METADATA: dict[str, Any] = {
     "name": "a",
@@ -17,8 +18,9 @@ METADATA: dict[str, Any] = {
     "annotations": {"n": "2"},
     "ownerReferences": [{"kind": "TrainJob", "controller": True}],
     "resourceVersion": "7",
+    "uid": "u",
 }
-NOISE: dict[str, Any] = {"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}], "x": None}
+NOISE: dict[str, Any] = {"managedFields": [{"fieldsV1": {"f:spec": {}}}], "x": None}
 SPEC: dict[str, Any] = {"a": [1, 2.5, -9223372036854775808, None, {"b": "c"}], "q": "1Gi"}
 
 
@@ -45,6 +47,14 @@ def test_of_an_object_all_is_read_that_is_kept_and_no_managed_fields() -> None:
     }
     event = decoding.event(orjson.dumps({"type": "ADDED", "object": obj}))
     assert event == {"type": "ADDED", "object": want}
+
+
+def test_whatever_is_kept_of_an_event_is_read() -> None:
+    assert set(events._FIELDS) <= set(OURS)
+
+    read = decoding.page(orjson.dumps({"items": [{**OURS, **NOISE}]}))["items"][0]
+
+    assert events.kept(read) == events.kept(OURS)
 
 
 @pytest.mark.parametrize(

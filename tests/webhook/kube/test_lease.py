@@ -214,3 +214,17 @@ async def test_who_holds_nothing_releases_nothing(
     await second.release()
 
     assert api.calls == []
+
+
+async def test_who_only_takes_part_gives_it_back_on_the_way_out(
+    api: FakeCalls, first: Elector
+) -> None:
+    task = asyncio.create_task(first.take_part())
+    while not first.is_holder:  # noqa: ASYNC110  # each pass is a step of the loop's
+        await asyncio.sleep(0)
+    assert spec(api)["holderIdentity"] == first.identity
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert spec(api)["holderIdentity"] == ""

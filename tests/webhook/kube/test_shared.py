@@ -10,7 +10,7 @@ from tests.certs.handshake import client_context, shake
 from tests.webhook.fakes import LIMIT
 from tests.webhook.kube.fake_calls import FakeCalls, FakeClock
 from webhook import logs
-from webhook.kube.lease import Clock
+from webhook.kube.lease import Clock, Elector
 from webhook.kube.shared import CONFIGURATIONS, Shared, names_of
 from webhook.metrics import Recorder
 
@@ -33,11 +33,12 @@ def time() -> FakeClock:
 
 @pytest.fixture
 def shared(api: FakeCalls, time: FakeClock) -> Shared:
+    clock = Clock(now=time.now, monotonic=time.monotonic)
     return Shared(
         api,
         namespace="ns",
-        identity="pod-1",
-        clock=Clock(now=time.now, monotonic=time.monotonic),
+        elector=Elector(api, namespace="ns", name="stationmaster", identity="pod-1", clock=clock),
+        clock=clock,
         recorder=Recorder(),
         logger=logs.build(io.BytesIO()),
     )
@@ -67,7 +68,7 @@ async def test_it_installs_serves_and_leaves_the_lease_to_the_next(
 async def test_an_api_server_that_does_not_answer_holds_up_nobodys_end(
     api: FakeCalls, shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.kube.shared.GOODBYE_SECONDS", 0.01)
+    monkeypatch.setattr("webhook.kube.lease.GOODBYE_SECONDS", 0.01)
     task = asyncio.create_task(shared.keep_valid())
     async with asyncio.timeout(LIMIT):
         while shared.problem():  # noqa: ASYNC110  # a round of calls that never wait

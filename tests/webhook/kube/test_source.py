@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from plugins.framework.cluster import Snapshot
@@ -324,6 +325,39 @@ async def test_one_that_may_not_be_read_is_a_reason_to_wait_but_none_to_refuse(
         assert (source.unsynced(advice=False), source.stale()) == (None, None)
 
     await during(source, story)
+
+
+async def test_who_taps_a_kind_hears_all_of_it_and_nothing_else(
+    server: ApiServer, client: Client, time: Time
+) -> None:
+    heard: list[object] = []
+
+    class Tap:
+        def swap(self, kept: Sequence[bytes]) -> None:
+            heard.extend(orjson.loads(each)["metadata"]["name"] for each in kept)
+
+        def put(self, obj: dict[str, Any]) -> None:
+            heard.append(obj["metadata"]["name"])
+
+        def drop(self, namespace: str, name: str) -> None:
+            heard.append((namespace, name))
+
+    server.collections[CRDS] = {}
+    server.put(definition(), CRDS)
+    server.put(job_set("old"), JOB_SETS.crd)
+    source = Source(client, [DEFINITIONS, JOB_SETS], around=time.around(), taps={"JobSet": Tap()})
+
+    async def story() -> None:
+        await server.until(lambda: len(server.watching(JOB_SETS.crd)) == 1)
+        server.change(job_set("new"), of=JOB_SETS.crd)
+        server.remove("old", JOB_SETS.crd)
+        await server.until(lambda: ("a", "old") in heard)
+        assert has(source, "new")
+        assert not has(source, "old")
+
+    await during(source, story)
+
+    assert heard == ["old", "new", ("a", "old")]
 
 
 async def test_a_status_that_nobody_keeps_makes_no_snapshot(
