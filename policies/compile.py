@@ -15,7 +15,7 @@ import orjson
 
 from plugins.framework import values
 from plugins.framework.api import names
-from plugins.framework.field import Path
+from plugins.framework.field import Path, internal
 from policies import cel, conflicts, matching, reading
 from policies.document import (
     Expression,
@@ -177,7 +177,8 @@ class PolicySet:
                 params[namespace, name] = raw
                 continue
             kept = known.get(key)
-            read[key] = kept if kept is not None and kept.raw is raw else _read(raw)
+            is_known = kept is not None and values.same(kept.raw, raw)
+            read[key] = kept if kept is not None and is_known else _read_safely(raw)
         policies = [d.policy for d in read.values() if d.policy is not None]
         policies.sort(key=lambda p: (-p.policy.priority, p.key))
         conflicts.mark(policies)
@@ -217,6 +218,17 @@ class PolicySet:
                 yield key, found
 
 
+def _read_safely(raw: dict[str, Any]) -> _Document:
+    """A fault of ours in one document is that document's problem, not the end of all the others."""
+    try:
+        return _read(raw)
+    except Exception as error:  # noqa: BLE001  # whatever it is
+        problem = internal("", f"an internal fault ({type(error).__name__}) while it was compiled")
+        shell = _shell(raw)
+        policy = None if shell is None else CompiledPolicy(shell, [problem])
+        return _Document(raw, policy=policy, problems=(problem,))
+
+
 def _read(raw: dict[str, Any]) -> _Document:
     read = reading.read(raw)
     document = read.document
@@ -247,7 +259,9 @@ def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyExcep
     for document in documents:
         if document.exception is not None:
             out.setdefault(document.exception.key.namespace, []).append(document.exception)
-    return {namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()}
+    return {
+        namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()
+    }
 
 
 def params_of(

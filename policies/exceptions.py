@@ -5,7 +5,8 @@ Two people have a say. The platform says in the policy which rules may be loosen
 loosens anything. An exception can take violations away and can never add one: see `limits.check`.
 
 How long: until ``expiresAt``, and with ``longest`` no later than that long after the exception was made. A document
-from a file that has no ``creationTimestamp`` counts as made now, which is what the API server would make of it.
+from a file that has no ``creationTimestamp`` counts as made now, which is what the API server would make of it; to a
+server of files, which may run for months, it is as old as its file (``webhook/wiring.py``).
 """
 
 from __future__ import annotations

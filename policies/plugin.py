@@ -36,7 +36,7 @@ from policies.run import Answered, Matched, Run, lookup
 from policies.view import View
 
 if TYPE_CHECKING:
-    from plugins.framework.cluster import Snapshot
+    from plugins.framework.cluster import Documents, Snapshot
     from plugins.framework.context import Context
     from plugins.framework.draft import Draft
     from plugins.framework.info import Info
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from policies.writes import Mode
 
 NAME: Final = "PlatformPolicy"
+
+MOST_SETS: Final = 3
 
 _METADATA: Final = ("labels", "annotations")
 
@@ -64,8 +66,8 @@ class PlatformPolicy(
 
     def __init__(self) -> None:
         """Know no policies yet."""
-        self._documents: object = None
-        self._set = PolicySet()
+        self._sets: tuple[tuple[Documents, PolicySet], ...] = ()
+        """Of the last few snapshots: a request may still have the one before while the next is prepared."""
 
     def watches(self) -> tuple[str, ...]:
         """The documents, and what their params are in."""
@@ -75,11 +77,21 @@ class PlatformPolicy(
         )
 
     def policies(self, cluster: Snapshot) -> PolicySet:
-        """The policies of a snapshot, compiled; anew only what has changed."""
-        if cluster.documents is not self._documents:
-            self._set = PolicySet.of(cluster.documents, self._set)
-            self._documents = cluster.documents
-        return self._set
+        """The policies of a snapshot, compiled: now, unless they have been prepared."""
+        documents = cluster.documents
+        for known, found in self._sets:
+            if known is documents:
+                return found
+        return self.prepare(documents)
+
+    def prepare(self, documents: Documents) -> PolicySet:
+        """Compile what has changed, so that no request waits for it once a snapshot has these documents.
+
+        Some 10 ms a changed policy, seconds for the largest; to be called in a thread, one at a time.
+        """
+        found = PolicySet.of(documents, self._sets[0][1] if self._sets else None)
+        self._sets = ((documents, found), *self._sets[: MOST_SETS - 1])
+        return found
 
     # Extension points
 
@@ -158,7 +170,9 @@ class PlatformPolicy(
             run.begin_round()
             yield from run.match(view, info.job)
         writing = [m for m in run.matched if _options(m.policy, mode)]
-        asked = [(m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing]
+        asked = [
+            (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
+        ]
         answers = yield from run.ask(view, asked)
         applied: list[merging.Planned] = []
         announced: list[merging.Planned] = []
@@ -179,7 +193,9 @@ class PlatformPolicy(
             for matched in writing:
                 if str(matched.key) in finding.origin.split(", "):
                     run.fail(matched, str(replace(finding, origin="")))
-        for text in placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ():
+        for text in (
+            placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ()
+        ):
             run.warn(text)
         if draft.revision != revision:
             run.writers.update(key for each in decision.decided for key in each.keys)

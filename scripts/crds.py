@@ -21,8 +21,8 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from plugins.framework.api.names import RUNTIME_KINDS
-from policies.document import EXCEPTION, GROUP, NAMESPACED_POLICY, POLICY, POLICY_KINDS
+from plugins.framework.api.names import POLICY_GROUP, RUNTIME_KINDS
+from policies.document import EXCEPTION, NAMESPACED_POLICY, POLICY, POLICY_KINDS
 from policies.reading import bounds, syntax
 from policies.reading.match import OPERATIONS, OPERATORS
 from policies.reading.policy import FAILURE_POLICIES, MUTATE
@@ -148,9 +148,9 @@ def _definition(  # noqa: PLR0913  # the parts of a definition
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
+        "metadata": {"name": f"{plural}.{POLICY_GROUP}"},
         "spec": {
-            "group": GROUP,
+            "group": POLICY_GROUP,
             "names": {
                 "kind": kind,
                 "listKind": f"{kind}List",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plugins import runtime_defaults
 from plugins.framework import gang, profile, registry
 from plugins.framework.errors import BadInput, ConfigError
 from plugins.framework.pipeline import Pipeline, Recorder
-from plugins import runtime_defaults
 from plugins.registry import in_tree
 from plugins.registry import registry as ours
 from policies import plugin as policies
+from policies.plugin import PlatformPolicy
 from webhook import yamlio
 
 
@@ -38,6 +39,12 @@ def names() -> list[str]:
     out = [spec.name for spec in in_tree()]
     out.insert(out.index(runtime_defaults.NAME), policies.NAME)
     return out
+
+
+def platform_policy(pipeline: Pipeline) -> PlatformPolicy | None:
+    """The plugin that knows the platform's policies, where the profile has it."""
+    found = pipeline.plugins.get(policies.NAME)
+    return found if isinstance(found, PlatformPolicy) else None
 
 
 def _read(path: Path) -> object:

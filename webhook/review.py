@@ -447,7 +447,10 @@ def review_of(verdict: Verdict) -> dict[str, Any]:
         response["auditAnnotations"] = dict(sorted(result.audit.items()))
     if verdict.mode != "enforce":
         # For those who ask later what came in meanwhile; users do not see it.
-        response["auditAnnotations"] = {**response.get("auditAnnotations", {}), "mode": verdict.mode}
+        response["auditAnnotations"] = {
+            **response.get("auditAnnotations", {}),
+            "mode": verdict.mode,
+        }
         changes = result.changes if result.patch else ()
         warnings = [*would(result.findings.errors, changes, verdict.not_now), *warnings]
     elif verdict.refuses:

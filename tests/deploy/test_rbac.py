@@ -171,7 +171,9 @@ def test_with_cert_manager_only_what_is_told_may_be_written_and_who_tells_it(kub
     }
 
 
-def test_with_cert_manager_and_without_events_only_what_is_said_of_policies_may_be_written() -> None:
+def test_with_cert_manager_and_without_events_only_what_is_said_of_policies_may_be_written() -> (
+    None
+):
     rendered = install.manifests(install.Settings(certificates="cert-manager", events=False))
     writes = {
         (what, verb)
