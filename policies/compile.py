@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -18,6 +18,7 @@ from plugins.framework.api import names
 from plugins.framework.field import Path, internal
 from policies import cel, conflicts, matching, reading
 from policies.document import (
+    POLICY_KINDS,
     Expression,
     Policy,
     PolicyException,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError
 
-_SHELL: Final = ("failurePolicy", "match", "actions", "rollout", "priority")
+_BELOW: Final = 2**32
+"""Priorities are of 32 bits, and who may write in one namespace must not outrank the platform there."""
 
 MOST_INDEXED: Final = 4096
 """Places of the index kept at a time; one is a namespace, an operation and a runtime."""
@@ -91,6 +93,12 @@ class CompiledPolicy:
             or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
+
+    @property
+    def rank(self) -> int:
+        """Its priority, below that of every cluster-wide policy where it is a namespaced one."""
+        priority = self.policy.priority
+        return priority - _BELOW if self.policy.is_namespaced else priority
 
     def question(self, paths: Iterable[Path], activation: cel.Activation) -> cel.Question:
         """The same for the workers."""
@@ -180,7 +188,7 @@ class PolicySet:
             is_known = kept is not None and values.same(kept.raw, raw)
             read[key] = kept if kept is not None and is_known else _read_safely(raw)
         policies = [d.policy for d in read.values() if d.policy is not None]
-        policies.sort(key=lambda p: (-p.policy.priority, p.key))
+        policies.sort(key=lambda p: (-p.rank, p.key))
         conflicts.mark(policies)
         return cls(tuple(policies), _by_namespace(read.values()), params, read)
 
@@ -224,9 +232,12 @@ def _read_safely(raw: dict[str, Any]) -> _Document:
         return _read(raw)
     except Exception as error:  # noqa: BLE001  # whatever it is
         problem = internal("", f"an internal fault ({type(error).__name__}) while it was compiled")
-        shell = _shell(raw)
-        policy = None if shell is None else CompiledPolicy(shell, [problem])
-        return _Document(raw, policy=policy, problems=(problem,))
+    try:
+        shell = _shell(reading.read(raw))
+    except Exception:  # noqa: BLE001  # then it is about nobody
+        shell = None
+    policy = None if shell is None else CompiledPolicy(shell, [problem])
+    return _Document(raw, policy=policy, problems=(problem,))
 
 
 def _read(raw: dict[str, Any]) -> _Document:
@@ -237,21 +248,16 @@ def _read(raw: dict[str, Any]) -> _Document:
     if isinstance(document, Policy):
         return _Document(raw, policy=CompiledPolicy(document, warnings=read.warnings))
     problems = tuple(read.errors)
-    shell = _shell(raw)
+    shell = _shell(read)
     policy = None if shell is None else CompiledPolicy(shell, problems, read.warnings)
     return _Document(raw, policy=policy, problems=problems)
 
 
-def _shell(raw: dict[str, Any]) -> Policy | None:
-    """A policy that cannot be read, as far as its failurePolicy needs: whom it is about, and what it does to them.
-
-    None where that cannot be read either: then it is about nobody.
-    """
-    spec = values.obj(raw.get("spec"))
-    kept = {key: spec[key] for key in _SHELL if key in spec}
-    rule = {"name": "shell", "expression": "true"}
-    found = reading.read({**raw, "spec": {**kept, "validations": [rule]}}).document
-    return replace(found, validations=()) if isinstance(found, Policy) else None
+def _shell(read: reading.Read) -> Policy | None:
+    """A policy that cannot be read, as far as its failurePolicy needs: whom it is about, and what it does to them."""
+    if read.key is None or read.key.kind not in POLICY_KINDS or read.match is None:
+        return None
+    return Policy(key=read.key, failure_policy=read.failure_policy, match=read.match)
 
 
 def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyException, ...]]:

@@ -6,16 +6,16 @@ wrote, and there is one for each job. 2.0 has no room for a second owner: it tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.framework import applied, frozen, goform, values
+from plugins.framework import applied, frozen, values
 from plugins.framework import field as field_errors
-from plugins.framework.api import names
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.draft import ABSENT, Draft
 from plugins.framework.field import FieldError, Path
+from policies.entry_list import MANAGERS, TEMPLATE, Entries, Tree, is_of, normal, pointer_of
 from policies.merging import Decided, union
 from policies.walk import index_of, is_free_map, read
 from policies.writes import Item, Level, Mode, Place, Step
@@ -25,17 +25,9 @@ if TYPE_CHECKING:
     from plugins.framework.lines import Line
     from plugins.framework.runtime import CompiledRuntime, Job
 
-MANAGERS: Final[Mapping[Mode, str]] = dict(
-    zip(("defaults", "overrides"), names.OUR_MANAGERS, strict=True)
-)
 MOST_ENTRIES: Final = 16
 """Entries of ``runtimePatches`` that the CRD allows."""
 
-_TYPES: Final = {
-    "runtimePatches": "RuntimePatch",
-    "podTemplateOverrides": "PodTemplateOverride",
-    "podSpecOverrides": "PodSpecOverride",
-}
 _CHANGEABLE: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
 """Fields of pods that JobSet lets change while suspended (trainer-semantics 10.2)."""
 _IMMUTABLE: Final = frozenset(
@@ -50,9 +42,6 @@ _IMMUTABLE: Final = frozenset(
     }
 )
 """Fields of an entry that may come and go, but not change (CEL, trainer-semantics 6.3)."""
-_SPEC: Final = ("trainingRuntimeSpec", "template")
-
-Tree = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -78,19 +67,10 @@ class Plan:
     origins: dict[Place, str] = field(default_factory=dict)
     findings: list[FieldError] = field(default_factory=list)
     by: str = ""
+    there: Entries | None = None
+    """The list as it was planned for; None where there is nothing to do."""
     is_blocked: bool = False
     """Somebody else has put an entry under our manager: whoever judges managers refuses the job."""
-
-
-def pointer_of(line: Line, mode: Mode, job: str = "") -> str:
-    """Under which pointer the record knows our entry; of a job where the line has one entry each."""
-    at = Path("spec", line.generation).key(MANAGERS[mode])
-    return at.pointer if line.has_managers else at.key(job).pointer
-
-
-def is_entry_pointer(at: str) -> bool:
-    """Whether a recorded pointer is about one of our entries."""
-    return any(at.startswith(f"/spec/{name}/") for name in _TYPES)
 
 
 def may_change(ctx: Context, raw: Tree) -> bool:
@@ -114,7 +94,7 @@ def plan(
     entries = values.objects(draft.get(Path("spec", line.generation)))
     if not decided and not entries:
         return out
-    found = _Entries(ctx, draft, claims)
+    found = out.there = Entries(ctx, draft, claims)
     out.is_blocked = found.is_forged(mode)
     for one in decided:
         problem = _no_room(line, one.place)
@@ -152,7 +132,7 @@ def _no_room(line: Line, place: Place) -> str:
 
 
 def _plan_one(
-    out: Plan, found: _Entries, mode: Mode, one: Decided, runtime: CompiledRuntime
+    out: Plan, found: Entries, mode: Mode, one: Decided, runtime: CompiledRuntime
 ) -> None:
     users = found.users(one.place)
     value = one.value
@@ -171,7 +151,7 @@ def _plan_one(
     out.origins[one.place] = one.by
 
 
-def _base(found: _Entries, mode: Mode, place: Place, runtime: CompiledRuntime) -> list[Any]:
+def _base(found: Entries, mode: Mode, place: Place, runtime: CompiledRuntime) -> list[Any]:
     """The atomic list as it is without our entry: the last that says anything, else the runtime's."""
     users = values.items(found.users(place))
     if users:
@@ -182,106 +162,6 @@ def _base(found: _Entries, mode: Mode, place: Place, runtime: CompiledRuntime) -
             return own
     job = runtime.job(place.target or "")
     return values.items(read(job.pod, place.steps[1:])) if job is not None else []
-
-
-class _Entries:
-    """The list of overrides, told apart by owner."""
-
-    def __init__(self, ctx: Context, draft: Draft, claims: Mapping[str, str]) -> None:
-        self.line = ctx.line
-        self.draft = draft
-        self.claims = claims
-        self.all: list[Any] = values.items(draft.get(Path("spec", self.line.generation)))
-        stored = values.obj(ctx.request.old_object).get("spec") if ctx.is_update else None
-        self._stored = values.objects(values.obj(stored).get(self.line.generation))
-        self._is_update = ctx.is_update
-        self._kinds = [self._kind(entry) for entry in self.all]
-
-    def ours(self, mode: Mode) -> list[int]:
-        """Where our entries of a mode stand."""
-        return [i for i, kind in enumerate(self._kinds) if kind == mode]
-
-    def is_forged(self, mode: Mode) -> bool:
-        """Whether an entry is under our manager that we have not written."""
-        return any(
-            self._kinds[i] == "user" and values.obj(entry).get("manager") == MANAGERS[mode]
-            for i, entry in enumerate(self.all)
-        )
-
-    def foreign(self) -> list[int]:
-        """Where users' entries stand."""
-        return [i for i, kind in enumerate(self._kinds) if kind == "user"]
-
-    def users(self, place: Place) -> Any:
-        """The value that users' entries end with at a place; None where none sets it."""
-        return self._last(place, self.foreign())
-
-    def of_defaults(self, place: Place) -> Any:
-        """The value in our entry of defaults."""
-        return self._last(place, self.ours("defaults"))
-
-    def _last(self, place: Place, indexes: list[int]) -> Any:
-        value: Any = None
-        for i in indexes:
-            for tree in _trees(self.line, self.all[i], place):
-                found = read(tree, place.steps)
-                if found is not None and found not in ("", [], {}):
-                    value = found
-        return value
-
-    def _kind(self, entry: Any) -> str:
-        if type(entry) is not dict:
-            return "user"
-        if not self.line.has_managers:
-            return self._recorded(entry) or "user"
-        manager = entry.get("manager")
-        if manager == names.KUEUE_MANAGER:
-            return "kueue"
-        for mode, name in MANAGERS.items():
-            if manager == name:
-                return mode if self._is_known(mode, entry) else "user"
-        return "user"
-
-    def _is_known(self, mode: Mode, entry: Tree) -> bool:
-        if self._is_update and any(e.get("manager") == MANAGERS[mode] for e in self._stored):
-            return True
-        return self._recorded(entry) == mode
-
-    def _recorded(self, entry: Tree) -> str:
-        """The mode under which this very entry is recorded; empty where it is not."""
-        for record in (self.draft.record, self.claims):
-            for mode in MANAGERS:
-                prefix = pointer_of(self.line, mode)
-                for at, mark in record.items():
-                    if not at.startswith(prefix.rstrip("/")):
-                        continue
-                    if applied.mark(mark.rpartition(":")[0], normal(self.line, entry)) == mark:
-                        return mode
-        return ""
-
-
-def normal(line: Line, entry: Any) -> Any:
-    """An entry as Go reads it, without ``time``: what comes back from controllers is the same in this form."""
-    kind = _TYPES[line.generation]
-    typed = values.without_empty(goform.load(line.name).normalize(entry, kind))
-    return {k: v for k, v in typed.items() if k != "time"} if type(typed) is dict else typed
-
-
-def _trees(line: Line, entry: Any, place: Place) -> Iterator[Tree]:
-    """What an entry says at the level of a place, about its target."""
-    if not line.has_managers:
-        jobs = [target.get("name") for target in values.objects(values.at(entry, "targetJobs"))]
-        if place.target in jobs:
-            yield entry if line.generation != "podSpecOverrides" else {"spec": entry}
-        return
-    template = values.at_obj(entry, *_SPEC)
-    if place.level == "JobSet":
-        yield template
-        return
-    for job in values.objects(values.at(template, "spec", "replicatedJobs")):
-        if job.get("name") == place.target:
-            below = values.obj(job.get("template"))
-            yield below if place.level == "Job" else values.at_obj(below, "spec", "template")
 
 
 def _build(out: Plan, runtime: CompiledRuntime) -> Wanted:
@@ -355,7 +235,7 @@ def _frozen_pod(before: Tree, after: Tree, *, has_jobset: bool) -> Tree:
 def _stored_trees(
     ctx: Context, mode: Mode, old: TrainJob, claims: Mapping[str, str]
 ) -> dict[str, tuple[Tree, Tree]]:
-    found = _Entries(ctx, Draft(old.raw), claims)
+    found = Entries(ctx, Draft(old.raw), claims)
     out: dict[str, tuple[Tree, Tree]] = {}
     for i in found.ours(mode):
         entry = found.all[i]
@@ -364,7 +244,7 @@ def _stored_trees(
                 pod = {k: v for k, v in entry.items() if k in {"metadata", "spec"}}
                 out[values.text(target.get("name"))] = ({}, pod)
             continue
-        for job in values.objects(values.at(entry, *_SPEC, "spec", "replicatedJobs")):
+        for job in values.objects(values.at(entry, *TEMPLATE, "spec", "replicatedJobs")):
             template = values.obj(job.get("template"))
             above = {k: v for k, v in template.items() if k == "metadata"}
             out[values.text(job.get("name"))] = (above, values.at_obj(template, "spec", "template"))
@@ -374,19 +254,19 @@ def _stored_trees(
 # Writing
 
 
-def write(ctx: Context, draft: Draft, mode: Mode, plan_: Plan, claims: Mapping[str, str]) -> None:
+def write(draft: Draft, mode: Mode, plan_: Plan) -> None:
     """Have our entry, or entries, say what is planned and stand where they must; nothing if they do."""
-    if plan_.is_blocked:
+    found = plan_.there
+    if plan_.is_blocked or found is None:
         return
-    found = _Entries(ctx, draft, claims)
     ours = found.ours(mode)
     if plan_.wanted.is_empty() and not ours:
         return
-    line = ctx.line
+    line = found.line
     documents = _documents(line, mode, plan_.wanted)
     forced = applied.FORCED if mode == "overrides" else ""
     who = f"{applied.POLICY}{plan_.by}{forced}"
-    kept = {at: mark for at, mark in draft.record.items() if _is_of(line, mode, at)}
+    kept = {at: mark for at, mark in draft.record.items() if is_of(line, mode, at)}
     marks: dict[str, str] = {}
     for job, entry in documents:
         at = pointer_of(line, mode, job)
@@ -407,12 +287,7 @@ def write(ctx: Context, draft: Draft, mode: Mode, plan_: Plan, claims: Mapping[s
     draft.record.update(marks)
 
 
-def _is_of(line: Line, mode: Mode, at: str) -> bool:
-    prefix = Path("spec", line.generation).key(MANAGERS[mode]).pointer
-    return at == prefix or at.startswith(f"{prefix}/")
-
-
-def _is_placed(found: _Entries, mode: Mode, ours: list[int]) -> bool:
+def _is_placed(found: Entries, mode: Mode, ours: list[int]) -> bool:
     """Whether ours stand before all users', or after them."""
     users = found.foreign()
     if not ours or not users:
@@ -441,7 +316,7 @@ def _replace(
     draft: Draft,
     line: Line,
     mode: Mode,
-    there: tuple[_Entries, list[int]],
+    there: tuple[Entries, list[int]],
     plan_: Plan,
     documents: list[tuple[str, Tree]],
 ) -> None:
@@ -474,7 +349,7 @@ def _fill(draft: Draft, line: Line, index: int, plan_: Plan, document: tuple[str
         pod = {k: v for k, v in entry.items() if k != "targetJobs"}
         _pieces(draft, at, pod, plan_, Place(job, ()))
         return
-    root = at.child(*_SPEC)
+    root = at.child(*TEMPLATE)
     draft.set(at.child("trainingRuntimeSpec"), {"template": {}})
     _pieces(draft, root, plan_.wanted.jobset, plan_, Place(None, (), "JobSet"))
     jobs = root.child("spec", "replicatedJobs")

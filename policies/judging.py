@@ -121,7 +121,9 @@ class Judge:
             if read[0] not in _SURROUNDINGS
         ]
         return bool(reads) and all(
-            read[0] in {"object", "oldObject"} and read[1:2] == ("metadata",) and read[2:3] in _METADATA
+            read[0] in {"object", "oldObject"}
+            and read[1:2] == ("metadata",)
+            and read[2:3] in _METADATA
             for read in reads
         )
 

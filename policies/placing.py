@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import applied, values
 from plugins.framework.draft import ABSENT, Draft
 from plugins.framework.field import escape, pointer, show
 from policies import entries
+from policies.entry_list import is_entry_pointer
 from policies.merging import UNSET, Decided, Decision, clamp
+from policies.ownership import Original, Ownership, same
 from policies.walk import concrete, index_of, is_free_map, leaves_of, pointer_of, read, steps_of
 from policies.writes import Item, Mode, Place, Step
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError
 
-_RESOURCES: Final = ("spec", "trainer", "resourcesPerNode")
+RESOURCES: Final = ("spec", "trainer", "resourcesPerNode")
 _NODES: Final = ("spec", "trainer", "numNodes")
 _DEADLINE: Final = ("spec", "activeDeadlineSeconds")
 _SHOWN: Final = 48
@@ -86,24 +88,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
-class _Original(NamedTuple):
-    """What stood at a place, and how it was recorded."""
-
-    value: Any
-    mark: str | None
-
-
 class _Placer:
     """One call: who owns what stands there, and what becomes of it."""
 
     def __init__(self, ctx: Context, draft: Draft, mode: Mode, *, writes: bool) -> None:
         self.ctx = ctx
         self.draft = draft
-        self.mode = mode
+        self.mode: Mode = mode
         self.writes = writes
         self.placed = Placed()
         self.may_change = not ctx.is_update or entries.may_change(ctx, draft.raw)
-        self.claims = self._claims()
+        self.ours = Ownership(ctx, draft, mode, writes=writes)
 
     def run(self, decision: Decision) -> None:
         """Everything: fields first, then what is no longer wanted, then our entry."""
@@ -121,38 +116,10 @@ class _Placer:
                 self._override(one)
         if self.writes:
             self._withdraw(wanted)
-            self._carry()
+            self.ours.carry(RESOURCES)
         of_pods = [one for one in decision.decided if one.place.is_of_pods]
         if self.may_change:
             self._entry(of_pods)
-
-    # What is ours
-
-    def _claims(self) -> dict[str, str]:
-        """What was recorded before this call. On UPDATE only the stored object's record counts, and it goes on."""
-        if not self.ctx.is_update:
-            return self.draft.claims
-        claims = applied.read(values.obj(self.ctx.request.old_object))
-        if self.writes:
-            for at, entry in claims.items():
-                self.draft.record.setdefault(at, entry)
-        return claims
-
-    def _owner(self, at: str, current: Any) -> str:
-        """``user``, ``plugin``, ``defaults`` or ``overrides``: who wrote what stands there."""
-        for record in (self.draft.record, self.claims):
-            if not applied.explains(record, at, current):
-                continue
-            who = record[at].rpartition(":")[0]
-            if not who.startswith(applied.POLICY):
-                return "plugin"
-            return "overrides" if who.endswith(applied.FORCED) else "defaults"
-        if _is_below_plugin(self.draft, self.claims, at):
-            return "plugin"
-        return "user"
-
-    def _who(self, by: str) -> str:
-        return f"{applied.POLICY}{by}{applied.FORCED if self.mode == 'overrides' else ''}"
 
     def _is_touchable(self, steps: tuple[Step, ...]) -> bool:
         """On UPDATE: metadata alone; the rest is immutable, or the user's to change (``suspend``)."""
@@ -165,27 +132,26 @@ class _Placer:
         current = self._get(one.place.steps)
         if one.value is UNSET:
             return
-        owner = "" if current is None else self._owner(at, current)
+        owner = "" if current is None else self.ours.owner(at, current)
         if owner == "overrides":
             self._default_below(one, at)
         if owner in {"user", "overrides"}:
-            self._keep(at, current)
             return
         self._write(one, at, current, one.value)
 
     def _default_below(self, one: Decided, at: str) -> None:
         """An override of an earlier round stands there: let it stand on this default, if on nothing of the user's."""
-        kept = self._originals("overrides").get(at)
+        kept = self.ours.originals("overrides").get(at)
         if kept is not None and (kept.value is None or kept.mark is not None):
-            mark = applied.mark_at(at, self._who(one.by), one.value)
-            self._originals("defaults").setdefault(at, kept)
-            self._originals("overrides")[at] = _Original(one.value, mark)
+            mark = applied.mark_at(at, self.ours.who(one.by), one.value)
+            self.ours.originals("defaults").setdefault(at, kept)
+            self.ours.originals("overrides")[at] = Original(one.value, mark)
 
     def _override(self, one: Decided) -> None:
         at = pointer_of(one.place.steps)
         steps = one.place.steps
         current = self._get(steps)
-        original = self._original(at, current)
+        original = self.ours.original(at, current)
         value = one.value
         if value is UNSET:
             base = self._base(steps, original)
@@ -196,16 +162,16 @@ class _Placer:
                 self._back(steps, at, current, original)
                 return
         users = original is not None and self._is_users(at, original)
-        if users and not _same(at, original, value):
+        if users and not same(at, original, value):
             self._warn(one, original, value)
         self._write(one, at, current, value, users=users)
 
     def _is_users(self, at: str, original: Any) -> bool:
         """Whether the user set it: no default, no plugin and no override of an earlier call."""
-        kept = self._originals("overrides").get(at)
+        kept = self.ours.originals("overrides").get(at)
         if kept is not None and kept.mark is not None:
             return False
-        return self._owner(at, original) == "user"
+        return self.ours.owner(at, original) == "user"
 
     def _base(self, steps: tuple[Step, ...], original: Any) -> int | None:
         """The number that a range is about: the user's or a default's, else what the runtime gives."""
@@ -218,16 +184,16 @@ class _Placer:
 
     def _back(self, steps: tuple[Step, ...], at: str, current: Any, original: Any) -> None:
         """A range needs nothing here: what it wrote in an earlier round goes, what an earlier call wrote stays."""
-        if not _same(at, current, original) and self.writes:
+        if not same(at, current, original) and self.writes:
             self._restore(steps, at)
         else:
-            self._keep(at, current)
+            self.ours.keep(at, current)
 
     def _write(
         self, one: Decided, at: str, current: Any, value: Any, *, users: bool = False
     ) -> None:
-        if current is not None and _same(at, current, value):
-            self._keep(at, current)
+        if current is not None and same(at, current, value):
+            self.ours.keep(at, current)
             return
         if not self._may_write(one.place.steps, at, value):
             return
@@ -237,12 +203,12 @@ class _Placer:
         )
         if not self.writes:
             return
-        self._split(at)
+        self.ours.split(at)
         with self.draft.by(one.by):
             is_put = self._put(one.place.steps, value)
         if is_put:
-            self._remember(at, current)
-            self.draft.record[at] = applied.mark_at(at, self._who(one.by), value)
+            self.ours.remember(at, current)
+            self.draft.record[at] = applied.mark_at(at, self.ours.who(one.by), value)
 
     def _may_write(self, steps: tuple[Step, ...], at: str, value: Any) -> bool:
         """On UPDATE of a job that is not suspended: only what the stored object had, by our record, comes back."""
@@ -251,22 +217,13 @@ class _Placer:
         stored = read(values.obj(self.ctx.request.old_object), steps)
         return (
             stored is not None
-            and _same(at, stored, value)
-            and applied.explains(self.claims, at, stored)
+            and same(at, stored, value)
+            and applied.explains(self.ours.claims, at, stored)
         )
 
     def _warn(self, one: Decided, before: Any, after: Any) -> None:
         text = f"policy {one.by} sets {one.place} to {_short(after)}; it was {_short(before)}"
         self.placed.warnings.append(escape(text))
-
-    def _keep(self, at: str, current: Any) -> None:
-        """Remember what the object's own record says of a value that stays."""
-        if (
-            self.writes
-            and at not in self.draft.record
-            and applied.explains(self.claims, at, current)
-        ):
-            self.draft.record[at] = self.claims[at]
 
     def _get(self, steps: Sequence[Step]) -> Any:
         return read(self.draft.raw, steps)
@@ -286,20 +243,6 @@ class _Placer:
             return self.draft.set(path.index(index), value)
         return (holder is None or type(holder) is list) and self.draft.append(path, value)
 
-    def _original(self, at: str, current: Any) -> Any:
-        """What stands there without what this mode wrote in this very call."""
-        kept = self._originals(self.mode).get(at)
-        return current if kept is None else kept.value
-
-    def _originals(self, mode: Mode) -> dict[str, _Original]:
-        kept: dict[str, _Original] = self.draft.memory.setdefault(f"policies/{mode}", {})
-        return kept
-
-    def _remember(self, at: str, current: Any) -> None:
-        """Before this mode writes to a place for the first time in this call."""
-        kept = _Original(current, self.draft.record.get(at))
-        self._originals(self.mode).setdefault(at, kept)
-
     # What is no longer wanted
 
     def _withdraw(self, wanted: set[str]) -> None:
@@ -308,7 +251,7 @@ class _Placer:
             mine = who.startswith(applied.POLICY) and (
                 who.endswith(applied.FORCED) == (self.mode == "overrides")
             )
-            if not mine or at in wanted or entries.is_entry_pointer(at):
+            if not mine or at in wanted or is_entry_pointer(at):
                 continue
             steps = steps_of(self.draft.raw, at)
             if steps is None:
@@ -321,10 +264,10 @@ class _Placer:
 
     def _withdraw_below(self, wanted: set[str]) -> None:
         """Defaults that an override of an earlier round has replaced, and that nobody wants any more."""
-        below = self._originals("defaults")
-        for at, kept in self._originals("overrides").items():
+        below = self.ours.originals("defaults")
+        for at, kept in self.ours.originals("overrides").items():
             if at not in wanted and at in below and (kept.mark or "").startswith(applied.POLICY):
-                self._originals("overrides")[at] = below.pop(at)
+                self.ours.originals("overrides")[at] = below.pop(at)
 
     def _restore(self, steps: tuple[Step, ...], at: str) -> None:
         """Put back what stood there before this call, or take away what an earlier call wrote."""
@@ -332,7 +275,7 @@ class _Placer:
         current = self._get(steps)
         if entry is None or not applied.explains({at: entry}, at, current):
             return
-        kept = self._originals(self.mode).pop(at, None)
+        kept = self.ours.originals(self.mode).pop(at, None)
         if kept is not None and kept.mark is not None:
             self.draft.record[at] = kept.mark
         if kept is not None and kept.value is not None:
@@ -368,44 +311,22 @@ class _Placer:
             self.draft.remove(path)
             steps.pop()
 
-    def _split(self, at: str) -> None:
-        """A recorded object that a policy now writes into is recorded by its leaves, or nothing would explain it."""
-        for above, entry in list(self.draft.record.items()):
-            if not at.startswith(f"{above}/"):
-                continue
-            steps = steps_of(self.draft.raw, above)
-            whole = None if steps is None else self._get(steps)
-            if type(whole) is not dict or not whole:
-                continue
-            del self.draft.record[above]
-            who = entry.rpartition(":")[0]
-            for below, leaf in leaves_of(above, whole):
-                self.draft.record.setdefault(below, applied.mark_at(below, who, leaf))
-
-    def _carry(self) -> None:
-        """What an earlier call split stays recorded by its leaves."""
-        root = f"{pointer(_RESOURCES)}/"
-        for at, entry in self.claims.items():
-            if at.startswith(root) and at not in self.draft.record:
-                if entry.startswith(applied.POLICY):
-                    continue
-                steps = steps_of(self.draft.raw, at)
-                current = None if steps is None else self._get(steps)
-                if current is not None and applied.explains(self.claims, at, current):
-                    self.draft.record[at] = entry
-
-    # Lines whose resourcesPerNode replaces the runtime's
+    # Resources
 
     def _seeds(self, of_job: list[Decided]) -> list[Decided]:
-        """The runtime's other resources, where ``resourcesPerNode`` replaces the whole and the user set none."""
-        depth = len(_RESOURCES)
-        ours = [one for one in of_job if one.place.steps[:depth] == _RESOURCES]
+        """The runtime's other resources beside those of policies, where the user set none.
+
+        Until 2.2 ``resourcesPerNode`` replaces them; and on every line process counts follow it alone as soon as it
+        is there, so that a default for memory would leave a node of eight GPUs with one process (semantics 2.6.2).
+        """
+        depth = len(RESOURCES)
+        ours = [one for one in of_job if one.place.steps[:depth] == RESOURCES]
         runtime = self.draft.runtime
-        if not ours or runtime is None or runtime.line.merges_resources:
+        if not ours or runtime is None:
             return []
-        current = values.obj(self._get(_RESOURCES))
-        root = pointer(_RESOURCES)
-        if any(self._owner(at, leaf) == "user" for at, leaf in leaves_of(root, current)):
+        current = values.obj(self._get(RESOURCES))
+        root = pointer(RESOURCES)
+        if any(self.ours.owner(at, leaf) == "user" for at, leaf in leaves_of(root, current)):
             return []
         job = runtime.trainer_job
         node = job.container("node") if job is not None else None
@@ -414,10 +335,12 @@ class _Placer:
         out = []
         for part in ("limits", "requests"):
             for name, amount in values.obj(resources.get(part)).items():
-                place_ = Place(None, (*_RESOURCES, part, name))
+                place_ = Place(None, (*RESOURCES, part, name))
                 there = values.at(current, part, name)
                 at = pointer_of(place_.steps)
-                is_open = there is None or self._owner(at, there) == self.mode
+                is_open = there is None or (
+                    self.ours.owner(at, there) == self.mode and self.ours.original(at, None) is None
+                )
                 if place_ not in known and is_open:
                     out.append(Decided(place=place_, value=amount, keys=ours[0].keys))
         return out
@@ -425,7 +348,7 @@ class _Placer:
     # Pods
 
     def _entry(self, of_pods: list[Decided]) -> None:
-        found = entries.plan(self.ctx, self.draft, self.mode, of_pods, self.claims)
+        found = entries.plan(self.ctx, self.draft, self.mode, of_pods, self.ours.claims)
         self.placed.findings += found.findings
         for one, before, users in found.written:
             if users:
@@ -440,26 +363,4 @@ class _Placer:
                 )
             )
         if self.writes:
-            entries.write(self.ctx, self.draft, self.mode, found, self.claims)
-
-
-def _same(at: str, one: Any, other: Any) -> bool:
-    """Whether two values are the same there: amounts by value."""
-    if values.same(one, other):
-        return True
-    return at.rpartition("/")[0].endswith(("/limits", "/requests")) and values.same(
-        applied.canonical(one), applied.canonical(other)
-    )
-
-
-def _is_below_plugin(draft: Draft, claims: dict[str, str], at: str) -> bool:
-    """Whether an object above the place was written whole by a plugin."""
-    for record in (draft.record, claims):
-        for above, entry in record.items():
-            if not at.startswith(f"{above}/") or entry.startswith(applied.POLICY):
-                continue
-            steps = steps_of(draft.raw, above)
-            whole = None if steps is None else read(draft.raw, steps)
-            if whole and applied.explains(record, above, whole):
-                return True
-    return False
+            entries.write(self.draft, self.mode, found)

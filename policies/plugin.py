@@ -198,19 +198,22 @@ class PlatformPolicy(
         ):
             run.warn(text)
         if draft.revision != revision:
-            run.writers.update(key for each in decision.decided for key in each.keys)
-            self._ask_for_another_round(run, by_key)
+            run.writers.update((key, by_key[key]) for each in decision.decided for key in each.keys)
+            self._ask_for_another_round(run)
 
-    def _ask_for_another_round(self, run: Run, by_key: dict[Any, Matched]) -> None:
-        if not run.may_change:
+    @staticmethod
+    def _ask_for_another_round(run: Run) -> None:
+        if not run.may_change or run.ctx.is_update:
             return
         run.ctx.again = True
         if run.ctx.round == MOST_ROUNDS:
-            others = ", ".join(map(str, sorted(run.writers)))
-            for key in sorted(run.writers & by_key.keys()):
+            writers = {**run.wrote_before, **run.writers}
+            others = ", ".join(map(str, sorted(writers)))
+            for _, matched in sorted(writers.items()):
                 run.fail(
-                    by_key[key],
-                    f"what policies write still changes in round {MOST_ROUNDS}; these still write: {others}",
+                    matched,
+                    f"what policies write still changes in round {MOST_ROUNDS}: a value changes what matches, and that "
+                    f"the value; these write: {others}",
                 )
 
     def _plan(
@@ -224,7 +227,7 @@ class PlatformPolicy(
         except ExpressionFault as fault:
             run.fail(matched, str(fault))
             return None
-        return merging.Planned(policy.key, policy.priority, mode, writes)
+        return merging.Planned(policy.key, matched.compiled.rank, mode, writes)
 
 
 Steps = Generator[Sequence[Any], Sequence[Any], None]

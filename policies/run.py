@@ -72,8 +72,10 @@ class Run:
     warnings: list[str] = field(default_factory=list)
     conflicts: set[Key] = field(default_factory=set)
     """Who wants what another of the same priority wants otherwise."""
-    writers: set[Key] = field(default_factory=set)
-    """Who wrote in the present round."""
+    writers: dict[Key, Matched] = field(default_factory=dict)
+    """Who wrote in this round."""
+    wrote_before: dict[Key, Matched] = field(default_factory=dict)
+    """Who wrote in the round before it, and may not match any more for that."""
     excepted: list[tuple[Key, str, str]] = field(default_factory=list)
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
     misses: dict[Key, list[str]] = field(default_factory=dict)
@@ -87,7 +89,8 @@ class Run:
 
     def begin_round(self) -> None:
         """What was found wrong in an earlier round may be mended by now."""
-        self.faults, self.warnings, self.writers = {}, [], set()
+        self.faults, self.warnings = {}, []
+        self.wrote_before, self.writers = self.writers, {}
 
     def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
         """Find the policies that match the job as it is now."""

@@ -98,7 +98,9 @@ class View:
     def _namespace(self) -> Any:
         name = self._ctx.namespace
         known = self._ctx.cluster.namespaces.get(name)
-        return {"metadata": {"name": name, **(known or {}), "labels": namespace_labels(name, known)}}
+        return {
+            "metadata": {"name": name, **(known or {}), "labels": namespace_labels(name, known)}
+        }
 
     def _runtime(self) -> Any:
         runtime = self._info.runtime

@@ -27,7 +27,7 @@ def index_of(holder: Any, item: Item) -> int | None:
 
 def read(raw: Any, steps: Sequence[Step]) -> Any:
     """What stands there, or None."""
-    node = raw
+    node: Any = raw
     for step in steps:
         if isinstance(step, Item):
             index = index_of(node, step)
@@ -42,7 +42,7 @@ def read(raw: Any, steps: Sequence[Step]) -> Any:
 def concrete(raw: Any, steps: Sequence[Step]) -> Path | None:
     """The path with indexes for items; None where an item is not there."""
     out: list[str | int] = []
-    node = raw
+    node: Any = raw
     for step in steps:
         if isinstance(step, Item):
             index = index_of(node, step)
@@ -64,7 +64,7 @@ def pointer_of(steps: Sequence[Step]) -> str:
 def steps_of(raw: Any, at: str) -> tuple[Step, ...] | None:
     """The steps of a recorded pointer in the object as it is; None where nothing is there."""
     out: list[Step] = []
-    node = raw
+    node: Any = raw
     for part in at.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         step: Step = Item("name", name) if type(node) is list else name

@@ -50,13 +50,16 @@ def load(case: str) -> Json:
     return found
 
 
+def cluster_of(given: Json) -> list[Json]:
+    """The objects of a case's cluster, fresh."""
+    files = [FOLDER / "cluster" / f"{name}.yaml" for name in given.get("cluster", [])]
+    return [*(yamlio.load(_text(path)) for path in files), *given.get("objects", [])]
+
+
 def folder_of(given: Json) -> Folder:
     """The engine over the cluster of a case."""
-    files = [FOLDER / "cluster" / f"{name}.yaml" for name in given.get("cluster", [])]
-    objects = [yamlio.load(_text(path)) for path in files]
     return Folder.of(
-        *objects,
-        *given.get("objects", []),
+        *cluster_of(given),
         line=given.get("line", "2.3"),
         pod_groups=given.get("podgroups", False),
     )

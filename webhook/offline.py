@@ -8,6 +8,7 @@ the API server, and goes straight to the Reviewer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -128,10 +129,12 @@ def load(
     )
 
 
-def _close(runner: asyncio.Runner, pool: Pool) -> None:
-    """Let no worker and no event loop outlive the engine."""
-    runner.run(pool.close())
-    runner.close()
+def _close(loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
+    """Let no worker and no event loop outlive the engine; workers that are left end with the process."""
+    with contextlib.suppress(RuntimeError):  # collected while another loop runs
+        if pool.is_started:
+            loop.run_until_complete(pool.close())
+    loop.close()
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
@@ -157,7 +160,7 @@ class Offline:
         self._snapshot = snapshot
         self._line = line
         self._pipeline = pipeline
-        self._runner, pool = asyncio.Runner(), Pool()
+        self._loop, pool = asyncio.new_event_loop(), Pool()
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: snapshot,
@@ -167,7 +170,7 @@ class Offline:
             evaluate=pool.evaluate,
             owners=train_jobs,
         )
-        weakref.finalize(self, _close, self._runner, pool)
+        weakref.finalize(self, _close, self._loop, pool)
 
     def admit(self, document: Document, old: Document | None = None) -> Outcome:
         """Mutate, then validate, as the API server would have it done."""
@@ -243,7 +246,9 @@ class Offline:
         for obj in objects:
             if obj["kind"] == "PodGroup":
                 corrected = values.copy(obj)
-                result = self._runner.run(self._pipeline.correct_pod_group(ctx, corrected, raw))
+                result = self._loop.run_until_complete(
+                    self._pipeline.correct_pod_group(ctx, corrected, raw)
+                )
                 findings.warn(*result.findings.warnings)
                 if result.patch:
                     findings.warn(
@@ -299,13 +304,17 @@ class Offline:
         # The API server checks the schema between the mutating and the validating call.
         findings.error(*schemas.admit(kind, after, stored_old).errors)
         _add_news(findings, mutated.findings)
-        result = Result(findings=findings, patch=mutated.patch, changes=mutated.changes)
+        result = Result(
+            findings=findings, patch=mutated.patch, changes=mutated.changes, audit=mutated.audit
+        )
         if mutated.allowed and result.allowed:
-            _add_news(findings, self._judge("validate", request).findings)
+            validated = self._judge("validate", request)
+            _add_news(findings, validated.findings)
+            result.audit = {**mutated.audit, **validated.audit}
         return _outcome(request, before, result)
 
     def _judge(self, phase: review.Phase, request: AdmissionRequest) -> Result:
-        return self._runner.run(self._reviewer.judge(phase, request)).result
+        return self._loop.run_until_complete(self._reviewer.judge(phase, request)).result
 
     # AdmissionReviews
 
@@ -315,7 +324,7 @@ class Offline:
         except BadReview as error:
             raise ConfigError(f"{document.where}: {error}") from error
         before = values.copy(request.object) if request.object is not None else None
-        verdict = self._runner.run(self._reviewer.judge("mutate", request))
+        verdict = self._loop.run_until_complete(self._reviewer.judge("mutate", request))
         result = verdict.result
         if result.allowed and not verdict.error:
             _add_news(result.findings, self._judge("validate", request).findings)

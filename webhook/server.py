@@ -93,11 +93,6 @@ class Server:
         """How many connections there are, idle ones included."""
         return len(self._manager.connections)
 
-    @property
-    def pending(self) -> int:
-        """How many handshakes are under way."""
-        return len(self._shaking)
-
     def connections(self) -> list[Connection]:
         """All of them."""
         return [c for c in self._manager.connections if isinstance(c, Connection)]

@@ -95,6 +95,8 @@ class ProcessWorker(Worker):
     """A process of the same interpreter, started anew (not forked: it would share locks and memory)."""
 
     _process: asyncio.subprocess.Process
+    _source: asyncio.StreamReader
+    _sink: asyncio.StreamWriter
 
     @classmethod
     async def start(cls, *, bytes_of_memory: int = MOST_MEMORY) -> ProcessWorker:
@@ -115,7 +117,9 @@ class ProcessWorker(Worker):
             )
         except OSError as error:
             raise WorkerDied(f"no worker could be started: {error}") from error
-        worker = cls(process)
+        if process.stdin is None or process.stdout is None:
+            raise WorkerDied("no worker could be started: it has no pipes")
+        worker = cls(process, process.stdout, process.stdin)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await worker._receive()
@@ -133,10 +137,9 @@ class ProcessWorker(Worker):
 
     async def ask(self, frame: bytes) -> bytes:
         """Send a question, wait for the reply. Raises WorkerDied."""
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(frame)
-            await self._process.stdin.drain()
+            self._sink.write(frame)
+            await self._sink.drain()
         except (ConnectionError, RuntimeError) as error:
             raise WorkerDied("a worker ended") from error
         return await self._receive()
@@ -147,17 +150,15 @@ class ProcessWorker(Worker):
             self._process.kill()
         await self._process.wait()
         # Closes the pipes; without it the transport complains when it is collected.
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._sink.close()
 
     async def _receive(self) -> bytes:
-        assert self._process.stdout is not None
         try:
-            header = await self._process.stdout.readexactly(HEADER.size)
+            header = await self._source.readexactly(HEADER.size)
             (size,) = HEADER.unpack(header)
             if size > MOST_BYTES:
                 raise WorkerDied(f"a worker announced {size} bytes")
-            return await self._process.stdout.readexactly(size)
+            return await self._source.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise WorkerDied("a worker ended") from error
 
@@ -237,7 +238,7 @@ class _Queue:
 @dataclass(frozen=True, slots=True)
 class _Strikes:
     digest: str
-    count: int
+    kills: int
 
 
 def _ignore(_event: Event) -> None:
@@ -268,12 +269,17 @@ class Pool:
         self._closed = False
 
     @property
+    def is_started(self) -> bool:
+        """Whether there are workers, or were."""
+        return bool(self._tasks)
+
+    @property
     def quarantined(self) -> Mapping[str, str]:
         """Policy -> digest with which it was killed twice."""
         return {
             policy: strikes.digest
             for policy, strikes in self._strikes.items()
-            if strikes.count >= MOST_KILLS
+            if strikes.kills >= MOST_KILLS
         }
 
     def retain(self, policies: Iterable[str]) -> None:
@@ -431,7 +437,7 @@ class Pool:
 
     def _strike(self, question: Question, outcome: Outcome) -> None:
         known = self._strikes.get(question.policy)
-        count = known.count if known is not None and known.digest == question.digest else 0
+        count = known.kills if known is not None and known.digest == question.digest else 0
         self._strikes[question.policy] = _Strikes(question.digest, count + 1)
         self._on_event(Event(outcome, question.policy, question.digest))
 

@@ -140,7 +140,8 @@ class Draft:
         """Write a value where nothing stands, and remember that it is ours.
 
         Where the value stands already and the object says that we wrote it (a reinvocation of the same
-        request), the memory is kept; a claim that does not match what we would write is forgotten.
+        request), the memory is kept; a claim that does not match what we would write is forgotten. What the same
+        editor wrote earlier in this call is replaced: what it follows from may have changed since.
         """
         current = self.get(path)
         if current is None:
@@ -149,11 +150,37 @@ class Draft:
             self.record[path.pointer] = applied.mark(self._by, value)
             return True
         mark = applied.mark(self._by, value)
-        if self.claims.get(path.pointer) == mark and (
+        if self._is_own(path, current) and not values.same(current, value):
+            self.record[path.pointer] = mark
+            return self.set(path, value)
+        self.confirm(path, value)
+        return False
+
+    def confirm(self, path: Path, value: Any) -> None:
+        """Keep the memory of a value that was written before us and is the one that we would write.
+
+        For what this plugin writes under another profile: while one is rolled out, replicas of both are asked
+        about the same new object, and what one has written is not the user's to the other.
+        """
+        claim = self.claims.get(path.pointer)
+        if claim is None:
+            return
+        current, mark = self.get(path), applied.mark(self._by, value)
+        if claim == mark and (
             applied.mark(self._by, current) == mark or _is_filled(value, current)
         ):
             self.record[path.pointer] = mark
-        return False
+
+    def undo_default(self, path: Path) -> bool:
+        """Take away what ``default`` put there in this call, by the same editor; nothing else."""
+        if not self._is_own(path, self.get(path)):
+            return False
+        del self.record[path.pointer]
+        return self.remove(path)
+
+    def _is_own(self, path: Path, current: Any) -> bool:
+        entry = self.record.get(path.pointer)
+        return entry is not None and entry == applied.mark(self._by, current)
 
     def default_item(self, path: Path, key: str, item: dict[str, Any]) -> bool:
         """Append an item to a list that the API keys by ``key``, unless one of its name is there.
@@ -338,21 +365,27 @@ class Draft:
             )
             return
         slot = (id(container), key)
-        if slot in self._slots:
-            return
-        operation = _Operation(op, field.pointer(steps), container, key, before)
-        self._operations.append(operation)
-        self._slots[slot] = operation
+        earlier = self._slots.get(slot)
+        if earlier is None:
+            operation = _Operation(op, field.pointer(steps), container, key, before)
+            self._operations.append(operation)
+            self._slots[slot] = operation
+        elif earlier.op == "remove":
+            earlier.op = "replace"  # of what stood there before: the same value again is no change
 
     def _forget_or_remove(
         self, steps: tuple[str | int, ...], container: Any, key: str | int, before: Any
     ) -> None:
-        earlier = self._slots.pop((id(container), key), None) if type(container) is dict else None
+        slot = (id(container), key)
+        earlier = self._slots.get(slot) if type(container) is dict else None
         if earlier is None:
             operation = _Operation("remove", field.pointer(steps), container, key, before)
             self._operations.append(operation)
+            if type(container) is dict:
+                self._slots[slot] = operation
         elif earlier.op == "add":
             self._operations.remove(earlier)
+            del self._slots[slot]
         else:
             earlier.op = "remove"
 

@@ -33,6 +33,7 @@ ORDER: Final[tuple[Field, ...]] = (
     "args",
     "resourcesPerNode",
 )
+PLACES: Final = {name: TRAINER.child(name) for name in ORDER}
 
 
 class RuntimeDefaultsArgs(Args, frozen=True):
@@ -49,21 +50,31 @@ class RuntimeDefaults(DefaultTrainJobPlugin):
     args: RuntimeDefaultsArgs
 
     def default_train_job(self, ctx: Context, draft: Draft) -> None:
-        """Create ``spec.trainer`` where its absence is a trap; then write what is unset and harmless."""
+        """Create ``spec.trainer`` where its absence is a trap; then write what is unset and harmless.
+
+        What a replica of another profile has written of the other fields is confirmed, where it is harmless.
+        """
         del ctx
         runtime = draft.runtime
         if runtime is None:
             return
         job = TrainJob(draft.raw)
-        wanted = {
+        harmless = {
             name: value
             for name in ORDER
-            if name in self.args.fields and (value := rules.RULES[name](runtime, job)) is not None
+            if (name in self.args.fields or PLACES[name].pointer in draft.claims)
+            and (value := rules.RULES[name](runtime, job)) is not None
         }
-        if not wanted and rules.needs_trainer(runtime):
+        for name in self.args.fields:
+            if name not in harmless:
+                draft.undo_default(PLACES[name])
+        if not harmless.keys() & set(self.args.fields) and rules.needs_trainer(runtime):
             draft.default(TRAINER, {})
-        for name, value in wanted.items():
-            draft.default(TRAINER.child(name), value)
+        for name, value in harmless.items():
+            if name in self.args.fields:
+                draft.default(PLACES[name], value)
+            else:
+                draft.confirm(PLACES[name], value)
 
 
 def new(args: RuntimeDefaultsArgs, _handle: Handle) -> RuntimeDefaults:

@@ -29,13 +29,10 @@ LONGEST: Final = 4096
 """Characters of an expression."""
 MOST_EXPRESSIONS: Final = 64
 """Expressions of a policy."""
-MOST_OPTIONAL_MACROS: Final = 6
-"""``optMap`` and ``optFlatMap`` in one expression: each doubles the tree of what it is called on, while it is parsed;
-thirty take all memory there is."""
-LONGEST_LITERAL_NUMBER: Final = 20
-"""Digits of a number."""
-MOST_LITERALS: Final = 1024
-"""Elements of a list or map literal."""
+LONGEST_EXPANDED: Final = 4 * LONGEST
+"""Characters that an expression may have once its macros are expanded. ``optMap`` and ``optFlatMap`` double what they
+are called on, while it is parsed; a chain of thirty takes all memory there is. So two are too many for 4,096
+characters, and six for 256."""
 
 _OPTIONAL_MACRO: Final = re.compile(r"opt(?:Flat)?Map")
 _REGEX_ARGUMENT: Final[Mapping[str, int]] = {
@@ -118,9 +115,11 @@ def _outside(expression: Expression) -> Iterator[FieldError]:
         )
     elif "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
         yield field.invalid(path, text, "must not have NUL characters or halves of surrogate pairs")
-    elif len(_OPTIONAL_MACRO.findall(text)) > MOST_OPTIONAL_MACROS:
+    elif len(text) << len(_OPTIONAL_MACRO.findall(text)) > LONGEST_EXPANDED:
         yield field.invalid(
-            path, text, f"must have at most {MOST_OPTIONAL_MACROS} calls of optMap and optFlatMap"
+            path,
+            text,
+            "must have fewer calls of optMap and optFlatMap: each doubles what it is called on",
         )
 
 

@@ -34,6 +34,8 @@ MOST_JOINS: Final = 32
 """``+`` on texts and lists outside of loops."""
 MOST_LINEAR: Final = 64
 """Linear functions outside of loops; at 1 MiB of data each takes about a millisecond."""
+MOST_PARTS: Final = 64
+"""Mentions of lists and maps of the data: comparing two of 1 MiB takes some 20 ms."""
 MOST_PYTHON_IN_LOOPS: Final = 4
 """Calls of our own functions within loops: some 10 us each, 10,000 times."""
 
@@ -108,6 +110,8 @@ def risks_of(root: Node, types: Mapping[int, Any]) -> tuple[str, ...]:
         found[f"more than {MOST_JOINS} times + on texts or lists"] = None
     if walk.linear > MOST_LINEAR:
         found[f"more than {MOST_LINEAR} functions over whole texts or lists"] = None
+    if walk.parts > MOST_PARTS:
+        found[f"more than {MOST_PARTS} mentions of whole lists or maps"] = None
     if walk.python > MOST_PYTHON_IN_LOOPS:
         found[f"more than {MOST_PYTHON_IN_LOOPS} functions of Kubernetes' libraries in loops"] = (
             None
@@ -122,9 +126,13 @@ class _Loops:
     depth: int = 0
     local: frozenset[str] = frozenset()
     """Variables such that all their values together are no more than the data."""
+    items: frozenset[str] = frozenset()
+    """All variables of loops."""
     accumulators: frozenset[str] = frozenset()
     bound: Mapping[str, str] = field(default_factory=dict)
     """Name that ``cel.bind`` gave -> the name that its value is a part of."""
+    computed: frozenset[str] = frozenset()
+    """Names of values that are no part of the data, and may have been made of others: these can double."""
 
 
 @dataclass(slots=True)
@@ -134,6 +142,7 @@ class _Walk:
     joins: int = 0
     linear: int = 0
     python: int = 0
+    parts: int = 0
 
     def risks(self, node: Node, loops: _Loops) -> Iterator[str]:
         if isinstance(node, Comprehension):
@@ -141,6 +150,12 @@ class _Walk:
             return
         if isinstance(node, Call):
             yield from self._call(node, loops)
+        elif isinstance(node, ListOf | Struct) and self._doubles(node, loops):
+            yield "a list or map that holds what was computed more than once"
+        if self._origin(node, loops):
+            self.parts += not self._is_scalar(node)
+            yield from self._indexes(node, loops)
+            return
         for child in children(node):
             yield from self.risks(child, loops)
 
@@ -148,21 +163,55 @@ class _Walk:
         yield from self.risks(node.iter_range, loops)
         yield from self.risks(node.accu_init, loops)
         if node.is_bind:
-            origin = self._origin(node.accu_init, loops)
-            bound = {**loops.bound, node.accu_var: origin} if origin else loops.bound
-            yield from self.risks(node.result, replace(loops, bound=bound))
+            yield from self.risks(node.result, self._with_bind(node, loops))
             return
-        is_local = loops.depth == 0 or self._origin(node.iter_range, loops) in loops.local
+        origin = self._origin(node.iter_range, loops)
+        is_local = loops.depth == 0 or origin in loops.local
+        is_computed = not origin or origin in loops.computed
         names = frozenset({node.iter_var, node.iter_var2} - {""})
         inner = _Loops(
             depth=loops.depth + 1,
             local=names if is_local else frozenset(),
+            items=loops.items | names,
             accumulators=loops.accumulators | {node.accu_var},
-            bound=loops.bound,
+            bound={k: v for k, v in loops.bound.items() if k not in names},
+            computed=(loops.computed | names) if is_computed else loops.computed - names,
         )
         yield from self.risks(node.condition, inner)
         yield from self.risks(node.step, inner)
         yield from self.risks(node.result, loops)
+
+    def _with_bind(self, node: Comprehension, loops: _Loops) -> _Loops:
+        origin, name = self._origin(node.accu_init, loops), node.accu_var
+        bound = {key: value for key, value in loops.bound.items() if key != name}
+        if origin:
+            return replace(loops, bound={**bound, name: origin}, computed=loops.computed - {name})
+        small = self._is_small(node.accu_init)
+        computed = loops.computed - {name} if small else loops.computed | {name}
+        return replace(loops, bound=bound, computed=computed, local=loops.local - {name})
+
+    def _doubles(self, node: Node, loops: _Loops) -> bool:
+        return sum(1 for _ in self._computed_parts(node, loops)) > 1
+
+    def _computed_parts(self, node: Node, loops: _Loops) -> Iterator[Node]:
+        """Mentions below a literal of what was computed, and has a size."""
+        for child in children(node):
+            origin = self._origin(child, loops)
+            if not origin:
+                yield from self._computed_parts(child, loops)
+            elif origin in loops.computed and not self._is_scalar(child):
+                yield child
+
+    def _indexes(self, node: Node, loops: _Loops) -> Iterator[str]:
+        """What stands in the brackets of a chain of fields."""
+        while not isinstance(node, Ident):
+            if isinstance(node, Call):
+                for arg in node.args[1:] if node.target is None else node.args:
+                    yield from self.risks(arg, loops)
+            node = children(node)[0]
+
+    def _is_scalar(self, node: Node) -> bool:
+        return self._primitive(node) != 0
 
     def _call(self, node: Call, loops: _Loops) -> Iterator[str]:
         name = node.function
@@ -178,7 +227,7 @@ class _Walk:
         elif name == "_+_":
             yield from self._plus(node, loops)
         elif name in _EQUALITY:
-            if loops.depth and not any(map(self._is_small, node.args)):
+            if loops.depth and not any(self._is_quick(arg, loops) for arg in node.args):
                 yield "a comparison of whole objects in a loop"
         elif name in self.ours and loops.depth:
             self.python += 1
@@ -196,6 +245,8 @@ class _Walk:
                 return  # what the macros map and filter are made of
         if loops.depth:
             yield "+ in a loop"
+        elif any(self._origin(arg, loops) in loops.computed for arg in node.args):
+            yield "+ on what was computed before"
         else:
             self.joins += 1
 
@@ -204,7 +255,8 @@ class _Walk:
             self.linear += 1
             return
         for child in children(node):
-            if self._is_small(child) or self._origin(child, loops) in loops.local:
+            # What is computed is judged where it is computed.
+            if self._is_small(child) or self._origin(child, loops) in loops.local | {""}:
                 continue
             yield f"{node.function.lstrip('@')}() in a loop, of something that is no part of the item"
             return
@@ -233,6 +285,12 @@ class _Walk:
         if isinstance(node, ListOf | Struct):
             return all(map(self._is_small, children(node)))
         return self._primitive(node) in _SCALARS
+
+    def _is_quick(self, node: Node, loops: _Loops) -> bool:
+        """Whether a comparison with it is: texts of the items of a loop are no longer than the data all together."""
+        if self._is_small(node):
+            return True
+        return self._primitive(node) == _STRING and self._origin(node, loops) in loops.items
 
     def _primitive(self, node: Node) -> int:
         if isinstance(node, Const):

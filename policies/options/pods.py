@@ -143,8 +143,19 @@ class _PodOption(Option):
 
     parts: tuple[_Part, ...]
 
+    @cached_property
+    def _refused(self) -> dict[str, list[FieldError]]:
+        """What each line has no words for: asked for each job, and always the same."""
+        return {}
+
     def inexpressible(self, line: Line) -> list[FieldError]:
         """Fields that the override of the line does not have; on 2.0 all but variables that go elsewhere."""
+        known = self._refused.get(line.name)
+        if known is None:
+            known = self._refused[line.name] = self._without_words(line)
+        return known
+
+    def _without_words(self, line: Line) -> list[FieldError]:
         return [
             field_errors.forbidden(leaf.path, _no_words(line))
             for part in self.parts
@@ -250,11 +261,11 @@ def _env_of(subject: Subject, job: Job, container: str, leaf: Leaf) -> tuple[str
     if container == names.NODE:
         as_launcher = line.launcher_node_env and runtime.runs_launcher_as_node
         if job.ancestor == names.TRAINER or (as_launcher and job.name == names.NODE):
-            return ("spec", "trainer", "env")
+            return ("spec", "trainer")
         where = "spec.trainer.env does not reach it"
     else:
         if job.ancestor == container:
-            return ("spec", "initializer", container.partition("-")[0], "env")
+            return ("spec", "initializer", container.partition("-")[0])
         where = f"job {job.name} has no ancestor label {container}"
     detail = (
         f"the Trainer takes no variables for container {container} from overrides, and in job {job.name} of runtime "

@@ -168,14 +168,8 @@ class ResourcesPerNode(_TrainerField):
     field: ClassVar[str] = "resourcesPerNode"
     facts: ClassVar[Facts] = Facts(
         fields=("limits", "requests", "claims"),
-        merge="per resource name",
-        lines=(
-            *(
-                (name, "with the runtime's other resources, which it replaces")
-                for name in ("2.0", "2.1", "2.2")
-            ),
-            ("2.3", AS_IS),
-        ),
+        merge="per resource name; where the user has none, with the runtime's others, which would be lost otherwise",
+        lines=_EVERY,
         example="trainer:\n  resourcesPerNode:\n    limits: {cpu: 8, memory: 64Gi}\n",
     )
 

@@ -76,6 +76,7 @@ FOR = {
     ("/events", "patch"): TELLING,
     ("/configmaps", "get"): "the Trainer's snapshot of a runtime, beside its TrainJob",
 }
+STATUSES = {what for what in FOR if what[0].endswith("/status")}
 NAMED = {
     (
         "/namespaces",
@@ -151,7 +152,7 @@ def test_what_is_kept_may_be_read(manifests: Rendered) -> None:
             assert (f"{resource.group}/{resource.plural}", verb) in may
 
 
-def test_with_cert_manager_only_what_is_told_may_be_written_and_who_tells_it(kubectl: str) -> None:
+def test_with_cert_manager_only_what_is_told_may_be_written_and_who_writes_it(kubectl: str) -> None:
     from tests.deploy.tools import kustomized  # noqa: PLC0415  # needs kubectl
 
     rendered = kustomized(kubectl, "cert-manager")
@@ -163,15 +164,15 @@ def test_with_cert_manager_only_what_is_told_may_be_written_and_who_tells_it(kub
     }
 
     assert writes == {
-        *((what, verb) for what, verb in FOR if what.endswith("/status")),
         ("/events", "create"),
         ("/events", "patch"),
         ("coordination.k8s.io/leases", "create"),
         ("coordination.k8s.io/leases", "update"),
+        *STATUSES,
     }
 
 
-def test_with_cert_manager_and_without_events_only_what_is_said_of_policies_may_be_written() -> (
+def test_with_cert_manager_and_without_events_only_statuses_may_be_written_and_who_writes_them() -> (
     None
 ):
     rendered = install.manifests(install.Settings(certificates="cert-manager", events=False))
@@ -183,7 +184,7 @@ def test_with_cert_manager_and_without_events_only_what_is_said_of_policies_may_
     }
 
     assert writes == {
-        *((what, verb) for what, verb in FOR if what.endswith("/status")),
+        *STATUSES,
         ("coordination.k8s.io/leases", "create"),
         ("coordination.k8s.io/leases", "update"),
     }

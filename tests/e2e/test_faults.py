@@ -9,6 +9,7 @@ import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from tests.e2e.controlplane.waiting import WAIT_SECONDS
 from tests.e2e.installed import Installed, Replica, installed
 from tests.e2e.load import Fate, Load, Outcome
 from webhook.kube import resources
+from webhook.kube.reflector import SILENCE_SECONDS
 from webhook.kube.shared import SECRET
 
 pytestmark = pytest.mark.e2e
@@ -35,6 +37,8 @@ RUNTIME: Final = "torch-distributed"
 REVIEWS: Final = Path(__file__).parents[1] / "data" / "admission-reviews"
 CUT_OFF: Final = "stationmaster_cache_cut_off_seconds"
 FOLLOWED: Final = tuple(resource.title for resource in resources.ALWAYS)
+BOOKMARK_SECONDS: Final = 60.0
+"""How often the API server says something of a kind of which nothing happens."""
 TRAIN_JOBS: Final = "trainjobs.trainer.kubeflow.org"
 CRD_API: Final = "apiextensions.k8s.io/v1"
 
@@ -147,6 +151,61 @@ def test_watch_cut(whole: Installed, request: pytest.FixtureRequest, tell: Tell)
         jobs.train_job("default", "follows", runtime="made-meanwhile"), dry_run=True
     )
     assert made["spec"]["trainer"]["numNodes"] == 7
+
+
+def test_watch_silent(whole: Installed, request: pytest.FixtureRequest, tell: Tell) -> None:
+    """Connections stay open and nothing comes: a watch that says nothing is not a watch that works."""
+    plane, gate = whole.plane, whole.gate
+    kind = {"kind": "ClusterTrainingRuntime"}
+
+    def of_all(metric: str) -> list[float]:
+        return [
+            replica.metric(f"stationmaster_cache_{metric}", **kind) for replica in whole.replicas
+        ]
+
+    there = len(plane.admin.list(jobs.TRAINER_API, "ClusterTrainingRuntime"))
+    plane.wait_for(lambda: of_all("kept_objects") == [there] * 2, "all runtimes to be known")
+    lists, failures = of_all("lists_total"), of_all("failures_total")
+    longest = 0.0
+
+    def listed_anew() -> bool:
+        nonlocal longest
+        kept, cut_off, ages = map(
+            of_all, ("kept_objects", "cut_off_seconds", "last_contact_seconds")
+        )
+        if of_all("lists_total") == lists:  # and so it was when the others were read
+            longest = max(longest, *ages)
+            assert kept == [there] * 2, "nothing was stalled"
+            assert cut_off == [0, 0], "the connections were cut"
+        return kept == [there + 1] * 2
+
+    with load_of(plane, request) as load:
+        gate.stall()
+        began = time.monotonic()
+        plane.admin.apply(runtime_of(plane, "made-in-silence", nodes=9))
+        load.go_on()
+        plane.wait_for(
+            listed_anew, "the silence to be noticed", timeout_seconds=SILENCE_SECONDS + WAIT_SECONDS
+        )
+        noticed = time.monotonic() - began
+        load.go_on()
+        plane.admin.apply(runtime_of(plane, "made-after-it", nodes=8))
+        plane.wait_for(lambda: of_all("kept_objects") == [there + 2] * 2, "watches that speak")
+        load.go_on()
+
+    outcome = load.outcome()
+    proof = f"{len(gate.stalled)} connections silent for up to {longest:.0f} s, noticed after {noticed:.0f} s"
+    tell("watches silent, connections open", proof, outcome)
+    assert len(gate.stalled) >= 2 * len(FOLLOWED)
+    assert gate.swallowed, "nothing was said that could be missed"
+    assert longest > BOOKMARK_SECONDS
+    assert all(now > before for now, before in zip(of_all("lists_total"), lists, strict=True))
+    assert of_all("failures_total") == failures, "it was noticed by an error, not by the silence"
+    assert_nothing_lost(outcome)
+    made = plane.admin.create(
+        jobs.train_job("default", "follows", runtime="made-in-silence"), dry_run=True
+    )
+    assert made["spec"]["trainer"]["numNodes"] == 9
 
 
 # --- replicas -------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ def test_nothing_planned_is_nothing_decided() -> None:
     assert decide([]).decided == ()
 
 
+NUMBER_RULES: st.SearchStrategy[Rule] = st.sampled_from(("set", "min", "max"))
 places = st.sampled_from([NODES, POOL, TOLERATIONS, ENV])
 
 
@@ -150,8 +151,7 @@ def writes(draw: st.DrawFn) -> Write:
     if place == TOLERATIONS:
         return to(place, draw(st.lists(st.integers(0, 3), max_size=3)), "union")
     if place == NODES:
-        rule = draw(st.sampled_from(("set", "min", "max")))
-        return Write(place, draw(st.integers(0, 6)), rule)
+        return Write(place, draw(st.integers(0, 6)), draw(NUMBER_RULES))
     return to(place, draw(st.sampled_from(["x", "y"])))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from webhook.doctor import cluster, registration, trust, workload
+from webhook.doctor import cluster, podgroups, registration, trust, workload
 from webhook.doctor.facts import Facts
 from webhook.doctor.finding import Finding
 
@@ -19,6 +19,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     cluster.mode,
     workload.deployment,
     workload.versions,
+    podgroups.podgroups,
     workload.rbac,
     workload.lease,
     trust.certificate,

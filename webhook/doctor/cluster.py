@@ -8,8 +8,10 @@ from typing import Final
 from plugins.framework import lines, values
 from plugins.framework.cluster import TRAIN_JOB_CRD
 from webhook.doctor.facts import Facts, Object, Unread
-from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
-from webhook.doctor.registration import CLOSED, covers, entries
+from webhook.doctor.finding import Finding, fail, ok, unread, warn
+from webhook.doctor.installed import again, entries
+from webhook.doctor.registration import covers
+from webhook.install.settings import CLOSED
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
 from webhook.mode import KEY, NAME, RIGHT
 
@@ -25,7 +27,7 @@ _NETWORK: Final = {
         "a firewall or NetworkPolicy between the API server and port 9443 of the pods?"
         " On managed clusters the control plane may need a rule for that port"
     ),
-    "not found": f"the Service {SERVICE} is missing: {INSTALL}",
+    "not found": f"the Service {SERVICE} is missing: {{again}}",
 }
 """What may be behind a failed call, by what the API server says of it."""
 
@@ -104,7 +106,7 @@ def reach(facts: Facts) -> Iterator[Finding]:
         yield ok(REACH, f"the API server asked us about a TrainJob in {trial.namespace}")
     elif failed in message:
         why = message.partition(failed)[2].lstrip(": ")
-        yield fail(REACH, f"the API server cannot reach us: {why}", _remedy(why))
+        yield fail(REACH, f"the API server cannot reach us: {why}", _remedy(facts, why))
     elif trial.tried.status in {401, 403} and "admission webhook" not in message:
         yield warn(
             REACH,
@@ -148,7 +150,8 @@ def _said(facts: Facts) -> str:
     return values.text(values.at(facts.mode, "data", KEY)).strip().lower()
 
 
-def _remedy(why: str) -> str:
-    return next(
-        (remedy for word, remedy in _NETWORK.items() if word in why), "see the other checks"
-    )
+def _remedy(facts: Facts, why: str) -> str:
+    for word, remedy in _NETWORK.items():
+        if word in why:
+            return remedy.format(again=again(facts))
+    return "see the other checks"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from webhook.doctor.facts import Unread
 
 Level: TypeAlias = Literal["ok", "warn", "fail"]
-
-INSTALL: Final = "stationmaster manifests | kubectl apply -f -"
-"""With the options that it was installed with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

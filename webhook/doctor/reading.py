@@ -16,7 +16,7 @@ from plugins.framework.api import names
 from plugins.framework.cluster import TRAIN_JOB_CRD
 from webhook import mode
 from webhook.doctor.facts import Facts, Many, Object, One, Right, Trial, Unread
-from webhook.doctor.registration import webhooks
+from webhook.doctor.installed import calls_for_pod_groups, ours
 from webhook.doctor.trust import secret_of
 from webhook.doctor.workload import is_without_events
 from webhook.install.settings import (
@@ -76,9 +76,9 @@ async def read(
         _list(api, f"{_REGISTRATION}/mutatingwebhookconfigurations"),
         _list(api, f"{_REGISTRATION}/validatingwebhookconfigurations"),
     )
-    ours = namespace or _registered(mutating) or _registered(validating) or NAMESPACE
+    home = namespace or _registered(mutating) or _registered(validating) or NAMESPACE
     certificates = _certificates(mutating)
-    here = f"namespaces/{ours}"
+    here = f"namespaces/{home}"
     query = {"labelSelector": f"app.kubernetes.io/name={SERVICE}"}
     async with asyncio.TaskGroup() as asked:
         crd = asked.create_task(_get(api, f"{_CRDS}/{TRAIN_JOB_CRD}"))
@@ -88,10 +88,10 @@ async def read(
         switch = asked.create_task(_get(api, f"/api/v1/{here}/configmaps/{mode.NAME}"))
         secret = asked.create_task(_get(api, f"/api/v1/{here}/secrets/{secret_of(certificates)}"))
         trial = asked.create_task(_trial(api, try_in))
-        rights = asked.create_task(_rights(api, ours, certificates, deployment))
+        rights = asked.create_task(_rights(api, home, certificates, mutating, deployment))
     return Facts(
         now=now(),
-        namespace=ours,
+        namespace=home,
         certificates=certificates,
         mutating=mutating,
         validating=validating,
@@ -150,16 +150,10 @@ async def _or_unread(asked: Awaitable[T], verb: str, path: str) -> T | Unread:
 
 def _registered(configurations: Many) -> str:
     """The namespace of the Service that our configuration calls."""
-    for entry in _ours(configurations):
+    for entry in ours(configurations):
         if namespace := values.text(values.at(entry, "clientConfig", "service", "namespace")):
             return namespace
     return ""
-
-
-def _ours(configurations: Many) -> Iterator[Object]:
-    for each in () if isinstance(configurations, Unread) else configurations:
-        if values.at(each, "metadata", "name") in {ours.name for ours in CONFIGURATIONS}:
-            yield from webhooks(each)
 
 
 def _certificates(mutating: Many) -> Certificates:
@@ -206,11 +200,23 @@ async def _trial(api: ApiServer, namespace: str) -> Trial:
 
 
 async def _rights(
-    api: ApiServer, namespace: str, certificates: Certificates, deployment: asyncio.Task[One]
+    api: ApiServer,
+    namespace: str,
+    certificates: Certificates,
+    mutating: Many,
+    deployment: asyncio.Task[One],
 ) -> Mapping[Right, bool] | Unread:
     """What of all that the manifests grant our service account is granted."""
-    events = not is_without_events(await deployment)
-    needed = list(dict.fromkeys(needs(namespace, certificates, events=events)))
+    needed = list(
+        dict.fromkeys(
+            needs(
+                namespace,
+                certificates,
+                pod_groups=calls_for_pod_groups(mutating),
+                events=not is_without_events(await deployment),
+            )
+        )
+    )
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def ask(right: Right) -> bool:
@@ -227,9 +233,13 @@ async def _rights(
     return await _or_unread(ask_all(), "create", _REVIEWS)
 
 
-def needs(namespace: str, certificates: Certificates, *, events: bool = True) -> Iterator[Right]:
+def needs(
+    namespace: str, certificates: Certificates, *, pod_groups: bool = False, events: bool = True
+) -> Iterator[Right]:
     """Each verb that the manifests grant."""
-    settings = Settings(namespace=namespace, certificates=certificates, events=events)
+    settings = Settings(
+        namespace=namespace, certificates=certificates, podgroups=pod_groups, events=events
+    )
     for role in manifests(settings):
         within = role["metadata"].get("namespace", "")
         for rule in role.get("rules", ()):

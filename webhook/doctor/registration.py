@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 from plugins.framework import values
 from plugins.framework.api import names
+from plugins.framework.field import show
 from webhook.doctor.facts import Facts, Object, Unread
-from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
-from webhook.install.settings import NAMESPACE_NAME, Settings, manifests
+from webhook.doctor.finding import Finding, fail, ok, unread, warn
+from webhook.doctor.installed import again, entries, of, settings, webhooks
+from webhook.install.settings import CLOSED, NAMESPACE_NAME, manifests
 from webhook.kube.arming import ANNOTATION, Replicas
 from webhook.kube.injector import Configuration
 from webhook.kube.shared import CONFIGURATIONS, SERVICE
@@ -18,10 +21,10 @@ REGISTRATION: Final = "registration"
 ORDER: Final = "order"
 FAILURE_POLICY: Final = "failure-policy"
 
-CLOSED: Final = "trainjobs.stationmaster.dev"
-"""The entry that may fail closed, of either configuration."""
-
 SYSTEM: Final = ("kube-system", "kube-public", "kube-node-lease")
+
+_MATCHED: Final = ("apiGroups", "apiVersions", "resources", "operations")
+"""Of a rule."""
 
 THEIRS: Final = {"kueue": "Kueue", "trainer.kubeflow.org": "the Trainer"}
 """Who must see what we made of a TrainJob, by a word in what they call their webhooks and Services."""
@@ -36,7 +39,7 @@ def registration(facts: Facts) -> Iterator[Finding]:
         return
     problems = [problem for each in CONFIGURATIONS for problem in _problems(facts, each)]
     for problem in problems:
-        yield fail(REGISTRATION, problem, f"{INSTALL} puts it back")
+        yield fail(REGISTRATION, problem, f"{again(facts)} puts it back")
     if not problems:
         yield ok(REGISTRATION, "both configurations are there, with all their entries")
 
@@ -90,7 +93,7 @@ def _called_once(facts: Facts, ours: Configuration) -> Iterator[Finding]:
             yield fail(
                 ORDER,
                 f"{ours.place(entry['name'])} is not called again when a webhook behind it changes a job",
-                f"set its reinvocationPolicy to IfNeeded: {INSTALL}",
+                f"set its reinvocationPolicy to IfNeeded: {again(facts)}",
             )
 
 
@@ -122,7 +125,7 @@ def failure_policy(facts: Facts) -> Iterator[Finding]:
             )
         case _:
             listed = ", ".join(f"{place} says {policy}" for place, policy in sorted(said.items()))
-            yield warn(FAILURE_POLICY, f"the two entries differ: {listed}", INSTALL)
+            yield warn(FAILURE_POLICY, f"the two entries differ: {listed}", again(facts))
 
 
 def _should_be_armed(facts: Facts) -> bool:
@@ -132,25 +135,6 @@ def _should_be_armed(facts: Facts) -> bool:
     if isinstance(facts.deployment, Unread) or not enough.isdecimal() or int(enough) == 0:
         return False
     return Replicas.of(facts.deployment).ready >= int(enough)
-
-
-def entries(facts: Facts, configuration: Configuration) -> Sequence[Object]:
-    """The entries of one of our configurations; none where it is missing or could not be read."""
-    found = of(facts, configuration)
-    return webhooks(found) if found else ()
-
-
-def of(facts: Facts, configuration: Configuration) -> Object | None:
-    """One of our configurations."""
-    among = facts.mutating if configuration.kind == "mutating" else facts.validating
-    if isinstance(among, Unread):
-        return None
-    return next((e for e in among if e["metadata"]["name"] == configuration.name), None)
-
-
-def webhooks(configuration: Object) -> Sequence[Object]:
-    """Its entries."""
-    return values.objects(configuration.get("webhooks"))
 
 
 def covers(entry: Object, labels: Mapping[str, str]) -> bool:
@@ -183,25 +167,60 @@ def _problems(facts: Facts, configuration: Configuration) -> Iterator[str]:
         yield f"{title} does not exist"
         return
     there = {each["name"]: each for each in webhooks(found)}
-    for name in _wanted(facts, configuration):
-        place = configuration.place(name)
-        if name not in there:
+    for wanted in _wanted(facts, configuration):
+        place = configuration.place(wanted["name"])
+        if wanted["name"] not in there:
             yield f"{place} is missing"
-            continue
-        service = values.at_obj(there[name], "clientConfig", "service")
-        called = (service.get("namespace"), service.get("name"))
-        if service and called != (facts.namespace, SERVICE):
-            yield f"{place} calls the service {called[0]}/{called[1]}, not {facts.namespace}/{SERVICE}"
-        for namespace in (*SYSTEM, facts.namespace):
-            is_closed = there[name].get("failurePolicy") != "Ignore"
-            if is_closed and covers(there[name], {NAMESPACE_NAME: namespace}):
-                yield f"{place} fails closed in {namespace}, which an outage of ours must never touch"
+        else:
+            entry = there[wanted["name"]]
+            yield from (f"{place} {each}" for each in _deviations(facts, wanted, entry))
 
 
-def _wanted(facts: Facts, configuration: Configuration) -> Iterator[str]:
-    for obj in manifests(Settings(namespace=facts.namespace, certificates=facts.certificates)):
+def _deviations(facts: Facts, wanted: Object, entry: Object) -> Iterator[str]:
+    """What an entry does otherwise than the manifests', and must not."""
+    service = values.at_obj(entry, "clientConfig", "service")
+    called = (service.get("namespace"), service.get("name"))
+    path = wanted["clientConfig"]["service"]["path"]
+    if service and called != (facts.namespace, SERVICE):
+        yield f"calls the service {called[0]}/{called[1]}, not {facts.namespace}/{SERVICE}"
+    elif service and service.get("path") != path:
+        yield f"calls {show(service.get('path', '/'))} of our Service, not {path}"
+    if missing := _not_sent(wanted, entry):
+        yield f"does not send us {', '.join(missing)}"
+    is_closed = entry.get("failurePolicy") != "Ignore"
+    if is_closed and entry["name"] != CLOSED:
+        yield "fails closed: what it matches is stopped by an outage of ours, which only new TrainJobs may be"
+    for namespace in (*SYSTEM, facts.namespace):
+        if is_closed and covers(entry, {NAMESPACE_NAME: namespace}):
+            yield f"fails closed in {namespace}, which an outage of ours must never touch"
+
+
+def _not_sent(wanted: Object, entry: Object) -> list[str]:
+    """What of the manifests' rules no rule of the entry matches."""
+    rules = [
+        {key: set(values.items(rule.get(key))) for key in _MATCHED}
+        for rule in values.objects(entry.get("rules"))
+    ]
+    return [
+        f"{operation} of {resource}.{group}/{version}"
+        for rule in wanted["rules"]
+        for group, version, resource, operation in product(*(rule[key] for key in _MATCHED))
+        if not any(_sends(sent, (group, version, resource, operation)) for sent in rules)
+    ]
+
+
+def _sends(rule: Mapping[str, set[Any]], asked: Sequence[str]) -> bool:
+    """As the API server matches: a star is everything, and ``*/*`` every resource with its subresources."""
+    return all(
+        {value, "*", *(("*/*",) if key == "resources" else ())} & rule[key]
+        for key, value in zip(_MATCHED, asked, strict=True)
+    )
+
+
+def _wanted(facts: Facts, configuration: Configuration) -> Iterator[Object]:
+    for obj in manifests(settings(facts)):
         if (obj["metadata"]["name"], "webhooks" in obj) == (configuration.name, True):
-            yield from (each["name"] for each in webhooks(obj))
+            yield from webhooks(obj)
 
 
 def _is_about_train_jobs(entry: Object) -> bool:

@@ -11,7 +11,7 @@ from cryptography import x509
 from certs import bundle, injection, stored
 from webhook.doctor.facts import Facts, Unread
 from webhook.doctor.finding import Finding, fail, ok, unread, warn
-from webhook.doctor.registration import of
+from webhook.doctor.installed import of
 from webhook.kube.injector import UNREAD
 from webhook.kube.shared import CONFIGURATIONS, SECRET, names_of
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from plugins.framework import values
 from webhook.doctor.facts import Facts, Object, One, Unread
-from webhook.doctor.finding import INSTALL, Finding, fail, ok, unread, warn
+from webhook.doctor.finding import Finding, fail, ok, unread, warn
+from webhook.doctor.installed import again
 from webhook.install.settings import NO_EVENTS
 from webhook.kube.shared import LEASE, SERVICE
 
@@ -31,7 +32,7 @@ def deployment(facts: Facts) -> Iterator[Finding]:
         return
     where = f"--namespace {facts.namespace}"
     if found is None:
-        yield fail(DEPLOYMENT, f"there is none in {facts.namespace}", INSTALL)
+        yield fail(DEPLOYMENT, f"there is none in {facts.namespace}", again(facts))
         return
     wanted = values.at(found, "spec", "replicas")
     wanted = wanted if isinstance(wanted, int) else 1
@@ -104,7 +105,7 @@ def rbac(facts: Facts) -> Iterator[Finding]:
     if refused:
         more = len(refused) - MOST_NAMED
         named = "; ".join(refused[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-        yield fail(RBAC, f"our service account may not: {named}", f"{INSTALL} grants it")
+        yield fail(RBAC, f"our service account may not: {named}", f"{again(facts)} grants it")
     else:
         yield ok(RBAC, "our service account may do all that it needs")
 

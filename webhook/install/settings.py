@@ -16,6 +16,8 @@ from webhook.install.kustomization import Object
 Certificates: TypeAlias = Literal["self-managed", "cert-manager"]
 """Who makes them: the overlays."""
 
+FailurePolicy: TypeAlias = Literal["Fail", "Ignore"]
+
 NAMESPACE: Final = "stationmaster-system"
 """Ours, as the manifests have it. They use this word for nothing else."""
 
@@ -28,7 +30,23 @@ NO_EVENTS: Final = "--no-events"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 _CRD: Final = "CustomResourceDefinition"
+CLOSED: Final = "trainjobs.stationmaster.dev"
+"""The entry that may fail closed, of either configuration."""
+
+DELETIONS: Final = "deletions.stationmaster.dev"
+"""The entry that a deletion waits for, which is never long."""
+
+MOST_REPLICAS: Final = 999_999
+"""As many as that annotation can say."""
+
+POD_GROUPS: Final = "podgroups.stationmaster.dev"
+"""The entry of the component podgroups."""
+
+FAIL_WITH_REPLICAS: Final = "stationmaster.dev/fail-with-replicas"
+"""The annotation that kube/arming.py goes by, which is not imported for its name: it brings an HTTP client."""
+
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL.pattern}(?:\.{_LABEL.pattern})*")
 _ACCOUNT: Final = re.compile(r"system:serviceaccount:[-a-z0-9]+:[-.a-z0-9]+")
 _IMAGE: Final = re.compile(
     r"(?:[\w.-]+(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
@@ -50,6 +68,14 @@ class Settings:
     excluded_namespaces: tuple[str, ...] = ()
     """In which nothing is done; ours and those of Kubernetes always are."""
     kueue_user: str = KUEUE_USER
+    failure_policy: FailurePolicy = "Fail"
+    """Of the entries for new and changed TrainJobs; all others fail open."""
+    fail_with_replicas: int | None = None
+    """Fail is armed once this many replicas are Ready; with 0 it is said from the start, and never changed."""
+    timeout_seconds: int | None = None
+    """1 to 30, as Kubernetes has it; of all but deletions."""
+    image_pull_secrets: tuple[str, ...] = ()
+    priority_class: str = ""
     network_policy: bool = True
     crds: bool = True
     """Whether the kinds of policies are among them."""
@@ -72,6 +98,31 @@ class Settings:
             )
         if self.image and not _IMAGE.fullmatch(self.image):
             raise ConfigError(f"image {show(self.image)}: must be like registry.example/name:tag")
+        for what, names in (
+            ("image pull secret", self.image_pull_secrets),
+            ("priority class", (self.priority_class,) if self.priority_class else ()),
+        ):
+            for name in names:
+                if not _SUBDOMAIN.fullmatch(name):
+                    raise ConfigError(f"{what} {show(name)}: must be the name of an object")
+        if self.timeout_seconds is not None and not 1 <= self.timeout_seconds <= 30:
+            raise ConfigError(f"timeout {self.timeout_seconds}: must be 1 to 30 seconds")
+        self._check_arming()
+
+    def _check_arming(self) -> None:
+        """Refuse what would be without effect."""
+        number = self.fail_with_replicas
+        if number is None:
+            return
+        said = f"fail with replicas {number}"
+        if not 0 <= number <= MOST_REPLICAS:
+            raise ConfigError(f"{said}: must be 0 to {MOST_REPLICAS}")
+        if number and self.failure_policy == "Ignore":
+            raise ConfigError(f"{said}: must not be said with failure policy Ignore")
+        if number and self.certificates == "cert-manager":
+            raise ConfigError(
+                f"{said}: must be 0 with cert-manager, as nothing may be written then"
+            )
 
 
 def source() -> Path:
@@ -93,15 +144,35 @@ def manifests(settings: Settings) -> list[Object]:
         objects = [obj for obj in objects if obj["kind"] != "NetworkPolicy"]
     if not settings.crds:
         objects = [obj for obj in objects if obj["kind"] != _CRD]
+    _set(objects, settings)
+    return sorted(objects, key=_rank)  # stable: else as the files name them
+
+
+def _set(objects: Sequence[Object], settings: Settings) -> None:
+    """Say in the objects themselves what is not a matter of which there are."""
+    for obj in objects:
+        if "webhooks" in obj:
+            _fail(obj, settings)
+        if obj["kind"] == "Deployment":
+            _deploy(obj["spec"], settings)
     for webhook in _webhooks(objects):
+        _wait(webhook, settings.timeout_seconds)
         _exclude(webhook, settings.excluded_namespaces)
         _know_kueue(webhook, settings.kueue_user)
-    for obj in objects:
-        if obj["kind"] == "Deployment" and settings.replicas is not None:
-            obj["spec"]["replicas"] = settings.replicas
     for container in kustomization.containers(objects):
         _run(container, settings)
-    return sorted(objects, key=_rank)  # stable: else as the files name them
+
+
+def cautions(objects: Sequence[Object]) -> Iterator[str]:
+    """What may be meant but hardly is, as the chart's notes say it."""
+    (wanted,) = (obj["spec"]["replicas"] for obj in objects if obj["kind"] == "Deployment")
+    said = (o["metadata"].get("annotations", {}) for o in objects if "webhooks" in o)
+    number = next((int(each[FAIL_WITH_REPLICAS]) for each in said if FAIL_WITH_REPLICAS in each), 0)
+    if wanted < number:
+        yield (
+            f"Fail is armed once {number} replicas are Ready, and there are to be {wanted}: new"
+            " TrainJobs will be let through whenever none answers"
+        )
 
 
 def _rank(obj: Object) -> int:
@@ -142,6 +213,27 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
             return value
 
 
+def _fail(configuration: Object, settings: Settings) -> None:
+    """The policy, and the annotation by which it is armed, as the chart has both (_helpers.tpl)."""
+    metadata, number = configuration["metadata"], settings.fail_with_replicas
+    if settings.failure_policy == "Fail" and number != 0:
+        if number is not None:
+            metadata["annotations"][FAIL_WITH_REPLICAS] = str(number)
+        return
+    annotations = metadata.pop("annotations", {})
+    annotations.pop(FAIL_WITH_REPLICAS, None)
+    if annotations:
+        metadata["annotations"] = annotations
+    for webhook in configuration["webhooks"]:
+        if webhook["name"] == CLOSED:
+            webhook["failurePolicy"] = settings.failure_policy
+
+
+def _wait(webhook: Object, seconds: int | None) -> None:
+    if seconds is not None and webhook["name"] != DELETIONS:
+        webhook["timeoutSeconds"] = seconds
+
+
 def _exclude(webhook: Object, namespaces: Sequence[str]) -> None:
     for expression in webhook["namespaceSelector"]["matchExpressions"]:
         if expression["key"] == NAMESPACE_NAME:
@@ -152,6 +244,16 @@ def _exclude(webhook: Object, namespaces: Sequence[str]) -> None:
 def _know_kueue(webhook: Object, user: str) -> None:
     for condition in webhook.get("matchConditions", ()):
         condition["expression"] = condition["expression"].replace(KUEUE_USER, user)
+
+
+def _deploy(deployment: Object, settings: Settings) -> None:
+    pod = deployment["template"]["spec"]
+    if settings.replicas is not None:
+        deployment["replicas"] = settings.replicas
+    if settings.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+    if settings.priority_class:
+        pod["priorityClassName"] = settings.priority_class
 
 
 def _run(container: Object, settings: Settings) -> None:

@@ -3,11 +3,11 @@
 The SDK (kubeflow 0.5, ``get_job_events``) passes over every event without ``firstTimestamp``, and looks at no condition's
 reason. What it cannot see that way:
 
-- Warnings of the Trainer on a TrainJob (``TrainJobResourcesCreationFailed``), and of JobSet on a JobSet: written through
-  ``events.k8s.io``, so ``core/v1`` serves them with ``eventTime`` alone;
+- Warnings of the Trainer (from 2.2 on) on a TrainJob, ``TrainJobResourcesCreationFailed``, and of JobSet (from 0.12 on)
+  on a JobSet: written through ``events.k8s.io``, so ``core/v1`` serves them with ``eventTime`` alone;
 - ``Failed`` with the reason ``DeadlineExceeded``, for which there is no event at all.
 
-Kubernetes' own controllers (Jobs, Pods) and Kueue write the older form.
+Their earlier versions, Kubernetes' own controllers (Jobs, Pods) and Kueue write the older form.
 """
 
 from __future__ import annotations

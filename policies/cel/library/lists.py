@@ -11,7 +11,7 @@ from policies.cel.library.function import BOOL, DYN, INT, LIST, Function, Overlo
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
-_ORDERED: Final = ("bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration")
+_ORDERED: Final = ("int", "uint", "double", "string", "bool", "bytes", "timestamp", "duration")
 _ADDED: Final = ("int", "uint", "double", "duration")
 
 

@@ -83,3 +83,26 @@ def test_the_form_of_a_quantity_is_nothing(a: Any, b: Any) -> None:
 @pytest.mark.parametrize("amount", ["two", "", None, True, 1.5, [], "1e1000000000"])
 def test_what_is_no_quantity_stays(amount: Any) -> None:
     assert applied.canonical(amount) is amount
+
+
+@pytest.mark.parametrize(
+    ("pointer", "wrote", "stands", "ours"),
+    [
+        ("/spec/trainer/resourcesPerNode/limits/cpu", 2, "2", True),
+        ("/spec/trainer/resourcesPerNode/limits/cpu", 2, "3", False),
+        ("/metadata/labels/x", "2", 2, False),
+    ],
+)
+def test_a_single_amount_is_known_by_its_value(
+    pointer: str, wrote: Any, stands: Any, ours: bool
+) -> None:
+    record = {pointer: applied.mark_at(pointer, "policy/p", wrote)}
+    assert applied.explains(record, pointer, stands) is ours
+
+
+@pytest.mark.parametrize(("by", "forced"), [("policy/p!", True), ("policy/p", False), ("P", False)])
+def test_what_an_override_wrote_is_told_apart(by: str, forced: bool) -> None:
+    record = {"/a": applied.mark(by, 1)}
+    assert applied.is_forced(record, "/a", 1) is forced
+    assert not applied.is_forced(record, "/a", 2)
+    assert not applied.is_forced({}, "/a", 1)

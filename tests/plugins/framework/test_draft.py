@@ -226,6 +226,20 @@ CASES = {
         edits(lambda d: d.set(SPEC.child("a"), 2), lambda d: d.remove(SPEC.child("a"))),
         [{"op": "remove", "path": "/spec/a"}],
     ),
+    "what is removed and put back leaves no trace": Case(
+        {"spec": {"a": {"b": 1}}},
+        edits(lambda d: d.remove(SPEC.child("a")), lambda d: d.set(SPEC.child("a", "b"), 1)),
+    ),
+    "what is removed and written otherwise is replaced": Case(
+        {"spec": {"a": 1}},
+        edits(
+            lambda d: d.remove(SPEC.child("a")),
+            lambda d: d.set(SPEC.child("a"), 2),
+            lambda d: d.remove(SPEC.child("a")),
+            lambda d: d.set(SPEC.child("a"), 3),
+        ),
+        [{"op": "replace", "path": "/spec/a", "value": 3}],
+    ),
     "an item at the end is added as /-, so that others may append too": Case(
         {"spec": {"items": ["x"]}},
         lambda d: d.append(ITEMS, "y"),
@@ -351,6 +365,34 @@ def test_claims(case: Claim) -> None:
         assert draft.default(SPEC.child("a"), 2) is False
     assert ("/spec/a" in draft.record) == case.kept
     assert draft.patch() == []
+
+
+def test_a_default_of_the_same_editor_and_call_follows_what_it_now_would_write() -> None:
+    draft, path = Draft({}), Path("spec", "count")
+    with draft.by("P"):
+        assert draft.default(path, 1)
+        assert draft.default(path, 2)
+        assert not draft.default(path, 2)
+    with draft.by("Q"):
+        assert not draft.default(path, 3)
+    assert draft.get(path) == 2
+    assert draft.record == {"/spec/count": applied.mark("P", 2)}
+
+
+def test_only_its_own_default_of_the_same_call_can_be_undone() -> None:
+    path = Path("spec", "count")
+    users = Draft({"spec": {"count": 1}})
+    with users.by("P"):
+        assert not users.undo_default(path)
+    draft = Draft({})
+    with draft.by("P"):
+        draft.default(path, 1)
+    with draft.by("Q"):
+        assert not draft.undo_default(path)
+    with draft.by("P"):
+        assert draft.undo_default(path)
+    assert draft.get(path) is None
+    assert draft.record == {}
 
 
 def test_the_info_is_resolved_once_per_revision() -> None:

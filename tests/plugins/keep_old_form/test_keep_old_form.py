@@ -10,7 +10,10 @@ import pytest
 
 from plugins.framework import applied
 from plugins.framework.api import names
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.draft import Draft
 from plugins.framework.goform import write_quantity
+from plugins.keep_old_form import KeepOldForm
 from tests.builders import (
     Json,
     MakeRuntime,
@@ -318,3 +321,84 @@ def test_left_alone(case: tuple[MakeTrainJob, MakeTrainJob, str]) -> None:
     old, new, user = case
     admitted = admit(Case(old=old, job=new, runtime=PLAIN, user=user))
     assert admitted.patch == []
+
+
+# What policies wrote
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """A stored field of ``spec``, what policies wrote in it, what is sent, and whether the stored form comes back."""
+
+    at: tuple[str, ...]
+    stored: Any
+    record: dict[str, tuple[str, Any]]
+    """Pointer below the field -> who, and the value."""
+    sent: Any
+    back: bool
+
+
+ENV = ("spec", "trainer", "env")
+LIMITS = ("spec", "trainer", "resourcesPerNode", "limits")
+
+
+@table(
+    {
+        "a number that an override forced": Wrote(
+            ("spec", "trainer", "numNodes"), 4, {"": ("policy/p!", 4)}, 9, True
+        ),
+        "a default is the user's to change, and the API server's to refuse": Wrote(
+            ("spec", "trainer", "numNodes"), 4, {"": ("policy/p", 4)}, 9, False
+        ),
+        "a default that is left out": Wrote(
+            ("spec", "trainer", "numNodes"), 4, {"": ("policy/p", 4)}, None, True
+        ),
+        "a forced variable": Wrote(
+            ENV,
+            [{"name": "A", "value": "2"}],
+            {"/A": ("policy/p!", {"name": "A", "value": "2"})},
+            [{"name": "A", "value": "1"}],
+            True,
+        ),
+        "an amount that a policy added": Wrote(
+            LIMITS,
+            {"cpu": "1", "memory": "1Gi"},
+            {"/memory": ("policy/p", "1Gi")},
+            {"cpu": 1},
+            True,
+        ),
+        "an amount that the user takes away": Wrote(
+            LIMITS, {"cpu": "1", "memory": "1Gi"}, {"/cpu": ("policy/p", "1")}, {"cpu": 1}, False
+        ),
+        "a forced amount": Wrote(
+            LIMITS, {"cpu": "1"}, {"/cpu": ("policy/p!", "1")}, {"cpu": 9}, True
+        ),
+        "who manages the job": Wrote(
+            ("spec", "managedBy"),
+            names.MULTIKUEUE,
+            {"": ("policy/p!", names.MULTIKUEUE)},
+            "trainer.kubeflow.org/trainjob-controller",
+            True,
+        ),
+    }
+)
+def test_what_policies_wrote(case: Wrote) -> None:
+    root = "/" + "/".join(case.at)
+    record = {
+        root + below: applied.mark_at(root + below, who, value)
+        for below, (who, value) in case.record.items()
+    }
+    old = (
+        JOB.field(case.stored, *case.at)
+        .annotation(names.APPLIED_ANNOTATION, applied.write(record))
+        .obj
+    )
+    sent = JOB if case.sent is None else JOB.field(case.sent, *case.at)
+    raw = sent.obj
+    draft = Draft(raw)
+    ctx = make_context(cluster_of(), operation="UPDATE", obj=raw, old=old)
+    KeepOldForm().reconcile_update(ctx, draft, TrainJob(deepcopy(old)))
+    now: Any = raw
+    for step in case.at:
+        now = now.get(step) if now else None
+    assert (now == case.stored) is case.back

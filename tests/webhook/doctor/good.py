@@ -12,9 +12,8 @@ from certs import authority, bundle, keypair, stored
 from certs.authority import Authority
 from plugins.framework.api import names
 from webhook.doctor import reading
-from webhook.doctor.facts import Facts, Trial
-from webhook.doctor.registration import CLOSED
-from webhook.install.settings import NAMESPACE_NAME, Certificates, Settings, manifests
+from webhook.doctor.facts import Facts, Trial, Unread
+from webhook.install.settings import CLOSED, NAMESPACE_NAME, Certificates, Settings, manifests
 from webhook.kube.client import Tried
 from webhook.kube.shared import names_of
 
@@ -54,9 +53,14 @@ SIGNER = make_authority()
 
 
 def configurations(
-    kind: str, *, ca: bytes = pem(SIGNER), certificates: Certificates = "self-managed"
+    kind: str,
+    *,
+    ca: bytes = pem(SIGNER),
+    certificates: Certificates = "self-managed",
+    pod_groups: bool = False,
 ) -> list[Object]:
-    found = [o for o in manifests(Settings(certificates=certificates)) if o["kind"] == kind]
+    settings = Settings(certificates=certificates, podgroups=pod_groups)
+    found = [o for o in manifests(settings) if o["kind"] == kind]
     for entry in found[0]["webhooks"]:
         config = {**entry["clientConfig"], "caBundle": base64.b64encode(ca).decode()}
         entry["clientConfig"] = config
@@ -98,10 +102,13 @@ def pods(*images: str, image_id: str = "") -> Iterator[Object]:
         }
 
 
-def ready(count: int, *, of: int) -> Object:
+def ready(count: int, *, of: int, flags: tuple[str, ...] = ()) -> Object:
     """The Deployment; a count of none is left out, as Kubernetes does."""
     status = {"readyReplicas": count} if count else {}
-    return {"metadata": {"name": "stationmaster"}, "spec": {"replicas": of}, "status": status}
+    sidecar = {"name": "sidecar", "args": ["--podgroups"]}
+    container = {"name": "stationmaster", "args": ["serve", "--in-cluster", *flags]}
+    spec = {"replicas": of, "template": {"spec": {"containers": [sidecar, container]}}}
+    return {"metadata": {"name": "stationmaster"}, "spec": spec, "status": status}
 
 
 def trial(message: str = REFUSAL, *, status: int = 422, namespace: str = "default") -> Trial:
@@ -136,3 +143,16 @@ def by_cert_manager() -> Facts:
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     mutating, validating = (configurations(kind, certificates="cert-manager") for kind in kinds)
     return replace(good(), certificates="cert-manager", mutating=mutating, validating=validating)
+
+
+def with_pod_groups() -> Facts:
+    """The same with PodGroups corrected."""
+    facts = good()
+    assert not isinstance(facts.mutating, Unread)
+    ours = configurations("MutatingWebhookConfiguration", pod_groups=True)
+    return replace(
+        facts,
+        mutating=[*ours, *facts.mutating[1:]],
+        deployment=ready(2, of=2, flags=("--podgroups",)),
+        rights=dict.fromkeys(reading.needs(NAMESPACE, "self-managed", pod_groups=True), True),
+    )

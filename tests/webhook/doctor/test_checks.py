@@ -17,8 +17,8 @@ from tests.webhook.doctor import good as g
 from webhook.doctor.checks import examine
 from webhook.doctor.facts import Facts, Unread
 from webhook.doctor.finding import Finding
+from webhook.doctor.installed import entries
 from webhook.doctor.reading import needs
-from webhook.doctor.registration import entries
 from webhook.doctor.workload import MOST_NAMED
 from webhook.kube.shared import CONFIGURATIONS
 
@@ -38,9 +38,15 @@ def changed(**fields: Any) -> Callable[[], Facts]:
     return lambda: replace(g.good(), **fields)
 
 
-def entry(place: int, change: Callable[[g.Object], object], *, validating: bool = False) -> Facts:
+def entry(
+    place: int,
+    change: Callable[[g.Object], object],
+    *,
+    validating: bool = False,
+    given: Callable[[], Facts] = g.good,
+) -> Facts:
     """With one of our entries changed."""
-    facts = g.good()
+    facts = given()
     among = facts.validating if validating else facts.mutating
     assert not isinstance(among, Unread)
     change(among[0]["webhooks"][place])
@@ -90,6 +96,15 @@ def entry_removed() -> Facts:
     assert not isinstance(facts.validating, Unread)
     del facts.validating[0]["webhooks"][1]
     return facts
+
+
+def pod_groups_entry(change: Callable[[g.Object], object]) -> Callable[[], Facts]:
+    return lambda: entry(1, change, given=g.with_pod_groups)
+
+
+def running(*flags: str, given: Callable[[], Facts]) -> Callable[[], Facts]:
+    """With replicas that have these flags."""
+    return lambda: replace(given(), deployment=g.ready(2, of=2, flags=flags))
 
 
 def also(configuration: g.Object) -> Facts:
@@ -147,6 +162,38 @@ CASES = {
             ("registration", "fail", f"fails closed in {namespace},")
             for namespace in ("kube-system", "kube-public", "kube-node-lease", g.NAMESPACE)
         ],
+    ),
+    "an entry calls another path": Case(
+        given=lambda: entry(0, lambda w: w["clientConfig"]["service"].update(path="/validate")),
+        want=[("registration", "fail", 'calls "/validate" of our Service, not /mutate')],
+    ),
+    "an entry calls no path": Case(
+        given=lambda: entry(0, lambda w: w["clientConfig"]["service"].pop("path")),
+        want=[("registration", "fail", 'calls "/" of our Service, not /mutate')],
+    ),
+    "an entry calls us by a URL, from outside": Case(
+        given=lambda: entry(
+            0, lambda w: w["clientConfig"].update(service=None, url="https://a.example/mutate")
+        ),
+        want=(),
+    ),
+    "an entry has lost its updates": Case(
+        given=lambda: entry(0, lambda w: w["rules"][0].update(operations=["CREATE"])),
+        want=[
+            ("registration", "fail", "send us UPDATE of trainjobs.trainer.kubeflow.org/v1alpha1")
+        ],
+    ),
+    "an entry sends more than it must": Case(
+        given=lambda: entry(0, lambda w: w["rules"][0].update(operations=["*"], resources=["*/*"])),
+        want=(),
+    ),
+    "an entry has no rules": Case(
+        given=lambda: entry(1, lambda w: w.pop("rules"), validating=True),
+        want=[("registration", "fail", "does not send us DELETE of trainjobs.")],
+    ),
+    "deletions fail closed": Case(
+        given=lambda: entry(1, lambda w: w.update(failurePolicy="Fail"), validating=True),
+        want=[("registration", "fail", "/deletions.stationmaster.dev fails closed: what it")],
     ),
     # order
     "the Trainer comes first": Case(
@@ -214,6 +261,78 @@ CASES = {
     ),
     "a replica that is leaving does not count": Case(
         given=lambda: replace(g.good(), pods=[*g.pods("sm:2"), leaving(*g.pods("sm:1"))]), want=()
+    ),
+    # podgroups
+    "nothing is wrong with PodGroups": Case(given=g.with_pod_groups, want=()),
+    "PodGroups are registered, and replicas do not know of it": Case(
+        given=running(given=g.with_pod_groups),
+        want=[
+            (
+                "podgroups",
+                "fail",
+                "not corrected: mutating/00-stationmaster/podgroups.stationmaster.dev has us asked",
+            )
+        ],
+    ),
+    "replicas would correct PodGroups, and nobody asks them": Case(
+        given=running("--podgroups", given=g.good),
+        want=[
+            (
+                "podgroups",
+                "fail",
+                "run with --podgroups, but there is no mutating/00-stationmaster/",
+            )
+        ],
+    ),
+    "a profile says whether PodGroups are corrected": Case(
+        given=running("--profile=/etc/p.yaml", given=g.with_pod_groups), want=()
+    ),
+    "a profile may correct PodGroups, and nobody asks": Case(
+        given=running("--profile", "/etc/p.yaml", given=g.good), want=()
+    ),
+    "PodGroups are registered, and the Deployment may not be read": Case(
+        given=lambda: replace(g.with_pod_groups(), deployment=UNREAD),
+        want=[
+            (check, "warn", "things: 403 Forbidden: no") for check in ("deployment", "podgroups")
+        ],
+    ),
+    "PodGroups are registered, and there is no Deployment": Case(
+        given=lambda: replace(g.with_pod_groups(), deployment=None),
+        want=[("deployment", "fail", "there is none")],
+    ),
+    "PodGroups are sent elsewhere": Case(
+        given=pod_groups_entry(lambda w: w["clientConfig"]["service"].update(path="/mutate")),
+        want=[
+            (
+                "registration",
+                "fail",
+                'podgroups.stationmaster.dev calls "/mutate" of our Service, not /mutate-podgroups',
+            )
+        ],
+    ),
+    "PodGroups fail closed": Case(
+        given=pod_groups_entry(lambda w: w.update(failurePolicy="Fail")),
+        want=[
+            ("registration", "fail", "podgroups.stationmaster.dev fails closed: what it matches")
+        ],
+    ),
+    "PodGroups of Volcano are not sent": Case(
+        given=pod_groups_entry(lambda w: w["rules"].pop(0)),
+        want=[
+            (
+                "registration",
+                "fail",
+                "does not send us CREATE of podgroups.scheduling.volcano.sh/v1beta1, UPDATE of",
+            )
+        ],
+    ),
+    "PodGroups are not sent again": Case(
+        given=pod_groups_entry(lambda w: w.update(reinvocationPolicy="Never")),
+        want=[("order", "fail", "podgroups.stationmaster.dev is not called again")],
+    ),
+    "the TrainJob of a PodGroup may not be read": Case(
+        given=lambda: denied_one(g.with_pod_groups(), "get trainjobs.trainer.kubeflow.org"),
+        want=[("rbac", "fail", "may not: get trainjobs.trainer.kubeflow.org")],
     ),
     # rbac
     "a right is missing": Case(
@@ -442,6 +561,7 @@ def test_of_a_good_installation_each_check_says_one_thing() -> None:
             ("mode", "enforce"),
             ("deployment", "2 of 2 replicas are Ready"),
             ("versions", "all replicas run stationmaster:0.1.0"),
+            ("podgroups", "left as the Trainer makes them, which is the default"),
             ("rbac", "our service account may do all that it needs"),
             ("lease", "held by stationmaster-0_ab"),
             ("certificate", "valid until 2026-03-31, and trusted by every entry"),
@@ -449,6 +569,39 @@ def test_of_a_good_installation_each_check_says_one_thing() -> None:
             ("reach", "the API server asked us about a TrainJob in default"),
         )
     ]
+
+
+AGAIN = {
+    "with nothing said": (g.good, ""),
+    "with PodGroups": (g.with_pod_groups, " --podgroups"),
+    "with PodGroups that are only served": (running("--podgroups", given=g.good), " --podgroups"),
+    "with cert-manager": (g.by_cert_manager, " --certificates cert-manager"),
+    "in another namespace": (changed(namespace="team"), " --namespace team"),
+}
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_what_to_apply_again_is_what_was_installed(case: str) -> None:
+    given, options = AGAIN[case]
+    facts = replace(given(), rights=dict.fromkeys(FEWER, False))
+
+    (finding,) = [each for each in examine(facts) if each.check == "rbac"]
+
+    assert finding.remedy == f"stationmaster manifests{options} | kubectl apply -f - grants it"
+
+
+def test_what_to_do_where_only_one_side_knows_of_pod_groups() -> None:
+    (unknown,) = wrong(running(given=g.with_pod_groups)())
+    assert "manifests --podgroups | kubectl apply -f - (Helm: podGroups.enabled=true)" in unknown
+    assert "manifests | kubectl apply -f - (Helm: podGroups.enabled=false)" in unknown
+
+    (unasked,) = wrong(running("--podgroups", given=g.good)())
+    assert "manifests --podgroups | kubectl apply -f - (Helm: podGroups.enabled=true)" in unasked
+    assert "else take --podgroups from the args of deployment/stationmaster" in unasked
+
+
+def wrong(facts: Facts) -> list[str]:
+    return [each.remedy for each in examine(facts) if each.level != "ok"]
 
 
 @pytest.mark.parametrize("why", REMEDIES)

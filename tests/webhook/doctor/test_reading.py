@@ -165,6 +165,15 @@ async def test_with_cert_manager_its_secret_is_read_and_fewer_rights_are_needed(
     assert set(facts.rights) == set(needs(g.NAMESPACE, "cert-manager"))
 
 
+async def test_with_pod_groups_the_right_to_read_their_train_job_is_needed() -> None:
+    facts = await seen(Server(objects=dict(stored_in(g.with_pod_groups()))))
+
+    added = set(facts.rights) - set(needs(g.NAMESPACE, "self-managed"))
+    assert [str(right) for right in added] == ["get trainjobs.trainer.kubeflow.org"]
+    (said,) = [each for each in examine(facts) if each.check == "podgroups"]
+    assert said.message == "corrected: registered, and replicas run with --podgroups"
+
+
 async def test_where_no_events_are_written_no_right_to_is_needed() -> None:
     server = Server()
     deployment = f"/apis/apps/v1/{HERE}/deployments/stationmaster"

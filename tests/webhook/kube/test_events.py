@@ -509,3 +509,39 @@ async def test_a_loop_that_does_not_turn_shows(world: World) -> None:
         await world.turn()
         await world.turn()
         assert world.mirror.stalled() is None
+
+
+async def test_nothing_is_told_before_it_is_known_what_was(world: World) -> None:
+    """The JobSets' events may be listed first."""
+    held = asyncio.Event()
+    real = world.server.list
+
+    async def hold(request: Any) -> Any:
+        if request.query.get("fieldSelector") == TRAIN_JOBS:
+            await held.wait()
+        return await real(request)
+
+    world.server.list_tricks.extend([hold, hold])
+    world.server.put(of_jobset(), JOB_SETS)
+    async with world.running():
+        await world.until(lambda: len(world.server.watchers) == 1)
+        await world.settled()
+        assert world.calls.writes == []
+        held.set()
+        await world.written_once()
+
+
+async def test_who_loses_the_lease_stops_at_once(world: World) -> None:
+    def lose(method: str, _path: str) -> None:
+        if method == "POST":
+            world.holder.is_holder = False
+
+    world.calls.before = lose
+    world.failed.put(late())
+    other = late("other")
+    world.failed.put({**other, "metadata": {**other["metadata"], "uid": "job-2"}})
+    async with world.running():
+        await world.until(lambda: bool(world.calls.writes))
+        await world.settled()
+
+    assert world.calls.writes == [("POST", EVENTS)]
