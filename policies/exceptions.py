@@ -168,7 +168,7 @@ def _misses(
         yield f"it is of namespace {exception.key.namespace}, the job of {subject.namespace}"
     end = ends(exception, policy, now=now)
     if now >= end:
-        reason = f"it expired at {_time(end)}"
+        reason = f"it expired at {time(end)}"
         if end != exception.expires_at:
             reason += f", the longest after its creation that {policy.key} offers"
         yield reason
@@ -225,5 +225,6 @@ def _loosen(
             notes.append(Note(exception.key, rule, reason))
 
 
-def _time(moment: datetime) -> str:
+def time(moment: datetime) -> str:
+    """A moment as documents have it."""
     return moment.isoformat().replace("+00:00", "Z")

@@ -117,7 +117,7 @@ def test_a_timeout_is_of_all_but_deletions() -> None:
     rendered = manifests(Settings(timeout_seconds=9, podgroups=True))
 
     entries = [each for obj in rendered for each in obj.get("webhooks", ())]
-    assert len(entries) == 5
+    assert len(entries) == 6
     assert {e["name"]: e["timeoutSeconds"] for e in entries} == {
         **{e["name"]: 9 for e in entries},
         DELETIONS: 2,

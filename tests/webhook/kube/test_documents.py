@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
