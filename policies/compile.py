@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from plugins.framework import values
 from plugins.framework.api import names
-from plugins.framework.field import Path
+from plugins.framework.field import Path, internal
 from policies import cel, conflicts, matching, reading, rollout
 from policies.document import (
     POLICY_KINDS,
@@ -174,11 +175,24 @@ def wanted_of(policy: Policy) -> Iterator[tuple[Expression, cel.Wants, str]]:
 
 
 @dataclass(slots=True)
-class _Document:
+class Compiled:
+    """A document, as far as it could be read and compiled."""
+
     raw: dict[str, Any]
     policy: CompiledPolicy | None = None
+    """Also of a policy that is unsound, as long as it is known whom it is about."""
     exception: PolicyException | None = None
-    problems: tuple[FieldError, ...] = ()
+    unread: tuple[FieldError, ...] = ()
+    """Why it could not be read."""
+
+    @property
+    def problems(self) -> tuple[FieldError, ...]:
+        """All that is wrong with it."""
+        return self.unread if self.policy is None else self.policy.problems
+
+    def again(self) -> Compiled:
+        """The same for another set: what others do to it there is not what they do here."""
+        return self if self.policy is None else replace(self, policy=copy(self.policy))
 
 
 class Matched:
@@ -204,7 +218,7 @@ class PolicySet:
     """By namespace."""
     params: Mapping[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """Namespace and name of a labelled ConfigMap -> it."""
-    _documents: dict[tuple[str, str, str], _Document] = field(default_factory=dict)
+    _documents: dict[tuple[str, str, str], Compiled] = field(default_factory=dict)
     _index: dict[
         tuple[str, str, str, str],
         tuple[Mapping[str, Any] | None, matching.Place, tuple[Matched, ...]],
@@ -215,7 +229,7 @@ class PolicySet:
     def of(cls, documents: Documents, before: PolicySet | None = None) -> PolicySet:
         """Compile what ``before`` has not compiled already."""
         known = before._documents if before is not None else {}  # noqa: SLF001  # one of us
-        read: dict[tuple[str, str, str], _Document] = {}
+        read: dict[tuple[str, str, str], Compiled] = {}
         params: dict[tuple[str, str], dict[str, Any]] = {}
         for key, raw in documents.items():
             kind, namespace, name = key
@@ -223,7 +237,8 @@ class PolicySet:
                 params[namespace, name] = raw
                 continue
             kept = known.get(key)
-            read[key] = kept if kept is not None and kept.raw is raw else _read(raw)
+            is_known = kept is not None and values.same(kept.raw, raw)
+            read[key] = kept.again() if kept is not None and is_known else _read_safely(raw)
         policies = [d.policy for d in read.values() if d.policy is not None]
         policies.sort(key=lambda p: (-p.rank, p.key))
         conflicts.mark(policies)
@@ -256,22 +271,39 @@ class PolicySet:
     def problems(self) -> Iterator[tuple[tuple[str, str, str], tuple[FieldError, ...]]]:
         """Every document that is not sound, with all that is wrong with it."""
         for key, document in self._documents.items():
-            found = document.policy.problems if document.policy is not None else document.problems
-            if found:
-                yield key, found
+            if document.problems:
+                yield key, document.problems
+
+    def documents(self) -> Mapping[tuple[str, str, str], Compiled]:
+        """All but the params, by kind, namespace and name."""
+        return self._documents
 
 
-def _read(raw: dict[str, Any]) -> _Document:
+def _read_safely(raw: dict[str, Any]) -> Compiled:
+    """A fault of ours in one document is that document's problem, not the end of all the others."""
+    try:
+        return _read(raw)
+    except Exception as error:  # noqa: BLE001  # whatever it is
+        problem = internal("", f"an internal fault ({type(error).__name__}) while it was compiled")
+    try:
+        shell = _shell(reading.read(raw))
+    except Exception:  # noqa: BLE001  # then it is about nobody
+        shell = None
+    policy = None if shell is None else CompiledPolicy(shell, [problem])
+    return Compiled(raw, policy=policy, unread=(problem,))
+
+
+def _read(raw: dict[str, Any]) -> Compiled:
     read = reading.read(raw)
     document = read.document
     if isinstance(document, PolicyException):
-        return _Document(raw, exception=document)
+        return Compiled(raw, exception=document)
     if isinstance(document, Policy):
-        return _Document(raw, policy=CompiledPolicy(document, warnings=read.warnings))
+        return Compiled(raw, policy=CompiledPolicy(document, warnings=read.warnings))
     problems = tuple(read.errors)
     shell = _shell(read)
     policy = None if shell is None else CompiledPolicy(shell, problems, read.warnings)
-    return _Document(raw, policy=policy, problems=problems)
+    return Compiled(raw, policy=policy, unread=problems)
 
 
 def _shell(read: reading.Read) -> Policy | None:
@@ -281,7 +313,7 @@ def _shell(read: reading.Read) -> Policy | None:
     return Policy(key=read.key, failure_policy=read.failure_policy, match=read.match)
 
 
-def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyException, ...]]:
+def _by_namespace(documents: Iterable[Compiled]) -> dict[str, tuple[PolicyException, ...]]:
     out: dict[str, list[PolicyException]] = {}
     for document in documents:
         if document.exception is not None:

@@ -36,7 +36,7 @@ from policies.run import Answered, Run, lookup
 from policies.view import View
 
 if TYPE_CHECKING:
-    from plugins.framework.cluster import Snapshot
+    from plugins.framework.cluster import Documents, Snapshot
     from plugins.framework.context import Context
     from plugins.framework.draft import Draft
     from plugins.framework.info import Info
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from policies.writes import Mode, Write
 
 NAME: Final = "PlatformPolicy"
+
+MOST_SETS: Final = 3
 
 _METADATA: Final = ("labels", "annotations")
 
@@ -64,8 +66,8 @@ class PlatformPolicy(
 
     def __init__(self) -> None:
         """Know no policies yet."""
-        self._documents: object = None
-        self._set = PolicySet()
+        self._sets: tuple[tuple[Documents, PolicySet], ...] = ()
+        """Of the last few snapshots: a request may still have the one before while the next is prepared."""
 
     def watches(self) -> tuple[str, ...]:
         """The documents, and what their params are in."""
@@ -75,11 +77,21 @@ class PlatformPolicy(
         )
 
     def policies(self, cluster: Snapshot) -> PolicySet:
-        """The policies of a snapshot, compiled; anew only what has changed."""
-        if cluster.documents is not self._documents:
-            self._set = PolicySet.of(cluster.documents, self._set)
-            self._documents = cluster.documents
-        return self._set
+        """The policies of a snapshot, compiled: now, unless they have been prepared."""
+        documents = cluster.documents
+        for known, found in self._sets:
+            if known is documents:
+                return found
+        return self.prepare(documents)
+
+    def prepare(self, documents: Documents) -> PolicySet:
+        """Compile what has changed, so that no request waits for it once a snapshot has these documents.
+
+        Some 10 ms a changed policy, seconds for the largest; to be called in a thread, one at a time.
+        """
+        found = PolicySet.of(documents, self._sets[0][1] if self._sets else None)
+        self._sets = ((documents, found), *self._sets[: MOST_SETS - 1])
+        return found
 
     # Extension points
 
