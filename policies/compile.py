@@ -46,6 +46,7 @@ class CompiledPolicy:
         "in_worker",
         "is_static",
         "key",
+        "own_problems",
         "policy",
         "problems",
         "programs",
@@ -75,7 +76,9 @@ class CompiledPolicy:
             self.programs[expression.path] = program
             if name:
                 self.variables[name] = program
-        self.problems: tuple[FieldError, ...] = tuple(found)
+        self.own_problems: tuple[FieldError, ...] = tuple(found)
+        """What is wrong with it by itself; ``problems`` has what is wrong beside others, too (``conflicts.mark``)."""
+        self.problems: tuple[FieldError, ...] = self.own_problems
         programs = self.programs.values()
         self.reads: frozenset[cel.ReadPath] = frozenset(r for p in programs for r in p.reads)
         self.reads_params = any(read[0] == "params" for read in self.reads)
@@ -247,7 +250,9 @@ def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyExcep
     for document in documents:
         if document.exception is not None:
             out.setdefault(document.exception.key.namespace, []).append(document.exception)
-    return {namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()}
+    return {
+        namespace: tuple(sorted(found, key=lambda e: e.key)) for namespace, found in out.items()
+    }
 
 
 def params_of(

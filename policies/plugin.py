@@ -173,7 +173,7 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(ctx, draft, mode, decision)
-        run.effects += [(mode, effect) for effect in placed.effects]
+        run.effects.extend((mode, effect) for effect in placed.effects)
         for text in placed.warnings:
             run.warn(text)
         for finding in placed.findings:

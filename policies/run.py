@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field as fields
 from plugins.framework.quantity import QuantityError
-from policies import cel, matching, record, rollout
+from policies import cel, matching, rollout
 from policies.compile import params_of
 from policies.faults import ExpressionFault
 

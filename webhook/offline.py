@@ -212,8 +212,9 @@ class Offline:
     def policies(self) -> PolicySet:
         """Those of the folder, compiled; none where the profile leaves policies out."""
         found = self._pipeline.plugins.get(policies.NAME)
-        known = isinstance(found, policies.PlatformPolicy)
-        return found.policies(self.snapshot) if known else PolicySet()
+        if isinstance(found, policies.PlatformPolicy):
+            return found.policies(self.snapshot)
+        return PolicySet()
 
     def admit(
         self, document: Document, old: Document | None = None, *, asked: Asked | None = None
@@ -309,7 +310,11 @@ class Offline:
         return schema.load(self._line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
 
     def _line_of(self, raw: dict[str, Any]) -> Line:
-        return self._line or self._around.snapshot.crd_line or lines.of_job(values.obj(raw.get("spec")))
+        return (
+            self._line
+            or self._around.snapshot.crd_line
+            or lines.of_job(values.obj(raw.get("spec")))
+        )
 
     def _context(
         self, kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str

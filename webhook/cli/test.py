@@ -47,9 +47,7 @@ _COLOURS: Final = {"ok": "32", "FAILED": "1;31", "ERROR": "1;31"}
     help="Only the cases with this in their file or name.",
 )
 @options.path("--junit", about="Write the results as JUnit XML, too.")
-@click.option(
-    "--coverage", is_flag=True, help="Show which rules no case makes hold, or break."
-)
+@click.option("--coverage", is_flag=True, help="Show which rules no case makes hold, or break.")
 @click.option(
     "--coverage-min",
     type=click.IntRange(0, 100),
@@ -68,7 +66,7 @@ def command(  # noqa: PLR0913  # one argument an option
     watch: bool,
     profile: Path | None,
 ) -> int:
-    """Run the tests of policies: the files named *_test.yaml in each PATH.
+    r"""Run the tests of policies: the files named *_test.yaml in each PATH.
 
     A test names a TrainJob, the policies and the folder that stands for the cluster, and says what must
     come of it: allowed, refused with which text, warned of what, patched to which values. The format is in
@@ -92,9 +90,7 @@ def command(  # noqa: PLR0913  # one argument an option
     return follow(session.run, session.look, time.sleep)
 
 
-def follow(
-    run: Callable[[], int], look: Callable[[], Any], sleep: Callable[[float], None]
-) -> int:
+def follow(run: Callable[[], int], look: Callable[[], Any], sleep: Callable[[float], None]) -> int:
     """Run, and again whenever what ``look`` sees has changed and settled; the last code, at Ctrl-C."""
     code = FINE
     try:
@@ -119,7 +115,7 @@ def follow(
 class _Session:
     """The same run, again and again."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what the command line says
+    def __init__(  # what the command line says
         self,
         paths: tuple[Path, ...],
         word: str,
@@ -192,12 +188,11 @@ class _Session:
             report.raise_to(UNUSABLE)
         if any(case.missed for suite in ran for case in suite.ran):
             report.raise_to(REFUSED)
-        if measured is not None and self._coverage_min is not None:
-            if measured.percent < self._coverage_min:
-                report.refusal(
-                    f"{measured.percent} % of the rules are both held and broken by cases, "
-                    f"and --coverage-min wants {self._coverage_min} %"
-                )
+        least = self._coverage_min
+        if measured is not None and least is not None and measured.percent < least:
+            report.refusal(
+                f"{measured.percent} % of the rules go both ways in the cases, and --coverage-min wants {least} %"
+            )
 
 
 def _state(path: Path) -> Signature | str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import quoteattr
 from xml.sax.saxutils import escape as quoted
+from xml.sax.saxutils import quoteattr
 
 from plugins.framework.field import escape
 
