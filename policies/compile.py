@@ -54,6 +54,7 @@ class CompiledPolicy:
         "judged",
         "judges",
         "key",
+        "own_problems",
         "policy",
         "problems",
         "programs",
@@ -83,7 +84,9 @@ class CompiledPolicy:
             self.programs[expression.path] = program
             if name:
                 self.variables[name] = program
-        self.problems: tuple[FieldError, ...] = tuple(found)
+        self.own_problems: tuple[FieldError, ...] = tuple(found)
+        """What is wrong with it by itself; ``problems`` has what is wrong beside others, too (``conflicts.mark``)."""
+        self.problems: tuple[FieldError, ...] = self.own_problems
         programs = self.programs.values()
         self.reads: frozenset[cel.ReadPath] = frozenset(r for p in programs for r in p.reads)
         self.reads_params = any(read[0] == "params" for read in self.reads)

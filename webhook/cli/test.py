@@ -188,12 +188,11 @@ class _Session:
             report.raise_to(UNUSABLE)
         if any(case.missed for suite in ran for case in suite.ran):
             report.raise_to(REFUSED)
-        if measured is not None and self._coverage_min is not None:
-            if measured.percent < self._coverage_min:
-                report.refusal(
-                    f"{measured.percent} % of the rules are both held and broken by cases, "
-                    f"and --coverage-min wants {self._coverage_min} %"
-                )
+        least = self._coverage_min
+        if measured is not None and least is not None and measured.percent < least:
+            report.refusal(
+                f"{measured.percent} % of the rules go both ways in the cases, and --coverage-min wants {least} %"
+            )
 
 
 def _state(path: Path) -> Signature | str:
