@@ -93,12 +93,13 @@ def explain_all(traces: Sequence[Trace], *, all_parts: bool = False) -> Asks:
     runs = [trace for trace in traces if trace.run is not None]
     judged = next((trace for trace in reversed(runs) if trace.view is not None), None)
     told = judged or (runs[-1] if runs else None)
-    out: list[Explanation] = []
     if told is None or told.run is None:
-        return out
+        return []
+    explained: dict[Key, Explanation] = {}
     for compiled in told.run.policies.policies:
-        out.append((yield from _explain(compiled, told.run, told, runs, all_parts=all_parts)))
-    return out
+        found = yield from _explain(compiled, told.run, told, runs, all_parts=all_parts)
+        explained[compiled.key] = found
+    return list(explained.values())
 
 
 def _explain(
@@ -182,7 +183,8 @@ def _evaluated(
     compiled: CompiledPolicy, run: Run, told: Trace, wanted: Sequence[tuple[str, Expression]]
 ) -> Generator[Sequence[cel.Question], Sequence[cel.Answers], tuple[Evaluated, ...]]:
     """Each expression taken apart: here, or by the workers where they were asked for it in the first place."""
-    assert told.view is not None
+    if told.view is None:
+        return ()
     try:
         activation = run.activation(told.view, compiled)
     except ExpressionFault as fault:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field as fields
-from plugins.framework.field import FieldError, Findings, Path
+from plugins.framework.field import FieldError, Findings
 from policies import document, exceptions, limits
 from policies.faults import ExpressionFault
 from policies.run import Answered, Matched, Run, lookup, why_not
@@ -132,36 +132,24 @@ class Judge:
     def _rules(self, matched: Matched, answered: Answered) -> Steps:
         """All rules of a policy that the job breaks."""
         run = self._run
-        loosening = exceptions.loosen(
-            matched.policy,
-            run.policies.exceptions.get(run.place.namespace, ()),
-            exceptions.Subject(
-                namespace=run.place.namespace,
-                names=exceptions.names_of(self._new.metadata),
-                labels=self._new.labels,
-                creator=run.creator,
-            ),
-            now=run.ctx.now,
-        )
-        evaluate, trace = lookup(answered), run.trace
-        if trace is not None:
-            trace.loosened(matched.key, loosening)
+        loosening = self._loosening(matched)
+        evaluate = lookup(answered)
         broken: list[Broken] = []
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
-            try:
-                found = self._check(limit, evaluate, loosened)
-            except ExpressionFault as fault:
-                run.fail(matched, f"{limit.name}: {fault}")
-                if trace is not None:
-                    trace.limit(matched, limit, fault, loosened, self._info, evaluate)
-                continue
-            if trace is not None:
-                trace.limit(matched, limit, found, loosened, self._info, evaluate)
+            found = self._checked(matched, limit, evaluate, loosened)
             if found and loosened.off:
                 run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
                 broken.append(_broken(matched, limit.name, limit.actions, [v.error for v in found]))
+        broken += yield from self._validated(matched, answered, loosening)
+        return broken
+
+    def _validated(
+        self, matched: Matched, answered: Answered, loosening: exceptions.Loosening
+    ) -> Steps:
+        """Its validations that the job breaks."""
+        run = self._run
         failed: list[Validation] = []
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
@@ -174,13 +162,51 @@ class Judge:
                 run.fail(matched, f"{validation.name}: {why_not(value)}")
         if failed and self._old is not None:
             failed = yield from self._newly(matched, failed)
+        broken: list[Broken] = []
         if failed:
-            broken += yield from self._explained(matched, failed)
-        if trace is not None:
+            broken = yield from self._explained(matched, failed)
+        if run.trace is not None:
             told = {each.rule: each.errors for each in broken}
             asked = list(self._validations(matched))
-            trace.validations(matched, asked, answered, loosening, told)
+            run.trace.validations(matched, asked, answered, loosening, told)
         return broken
+
+    def _loosening(self, matched: Matched) -> exceptions.Loosening:
+        """What exceptions make of its rules."""
+        run = self._run
+        found = exceptions.loosen(
+            matched.policy,
+            run.policies.exceptions.get(run.place.namespace, ()),
+            exceptions.Subject(
+                namespace=run.place.namespace,
+                names=exceptions.names_of(self._new.metadata),
+                labels=self._new.labels,
+                creator=run.creator,
+            ),
+            now=run.ctx.now,
+        )
+        if run.trace is not None:
+            run.trace.loosened(matched.key, found)
+        return found
+
+    def _checked(
+        self,
+        matched: Matched,
+        limit: Limit,
+        evaluate: Callable[[Expression], Any],
+        loosened: exceptions.Loosened,
+    ) -> list[limits.Violation]:
+        """How the job breaks a limit; none where the limit itself is at fault."""
+        run = self._run
+        found: list[limits.Violation] | ExpressionFault
+        try:
+            found = self._check(limit, evaluate, loosened)
+        except ExpressionFault as fault:
+            run.fail(matched, f"{limit.name}: {fault}")
+            found = fault
+        if run.trace is not None:
+            run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
+        return [] if isinstance(found, ExpressionFault) else found
 
     def _check(
         self, limit: Limit, evaluate: Callable[[Expression], Any], loosened: exceptions.Loosened

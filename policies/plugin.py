@@ -183,15 +183,22 @@ class PlatformPolicy(
             for matched in writing:
                 if str(matched.key) in finding.origin.split(", "):
                     run.fail(matched, str(replace(finding, origin="")))
-        foreseen = placing.foresee(ctx, draft, mode, merging.decide(announced)) if announced else ()
-        for effect in foreseen:
-            run.warn(placing.announced(effect))
         if run.trace is not None:
             run.trace.placed(mode, placed.effects)
-            run.trace.placed(mode, foreseen, is_announced=True)
+        self._announce(run, draft, mode, announced)
         if draft.revision != revision:
             run.writers.update(key for each in decision.decided for key in each.keys)
             self._ask_for_another_round(run, by_key)
+
+    @staticmethod
+    def _announce(run: Run, draft: Draft, mode: Mode, announced: list[merging.Planned]) -> None:
+        """Say what those would write that only warn."""
+        decision = merging.decide(announced)
+        foreseen = placing.foresee(run.ctx, draft, mode, decision) if announced else []
+        for effect in foreseen:
+            run.warn(placing.announced(effect))
+        if run.trace is not None:
+            run.trace.announced(mode, foreseen)
 
     def _ask_for_another_round(self, run: Run, by_key: dict[Any, Matched]) -> None:
         if not run.may_change:

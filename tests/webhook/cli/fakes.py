@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plugins.framework.api.admission import UserInfo
 from plugins.framework.field import Findings
 from webhook.yamlio import Document
 
@@ -73,6 +74,7 @@ class Layer:
 class Explained:
     outcome: Outcome = field(default_factory=Outcome)
     layers: list[Layer] = field(default_factory=list)
+    policies: list[Any] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -103,6 +105,8 @@ class Engine:
     on_convert: Callable[[Document, str], Converted] = lambda d, _to: Converted(obj=d.obj)
     loaded: tuple[list[Document], str | None, Path | None] | None = None
     pod_groups: bool = False
+    user: UserInfo | None = None
+    all_parts: bool = False
     old: list[Document | None] = field(default_factory=list)
 
     def load(
@@ -112,7 +116,9 @@ class Engine:
         line: str | None,
         profile: Path | None,
         pod_groups: bool = False,
+        user: UserInfo | None = None,
     ) -> Engine:
+        self.user = user
         self.loaded = (documents, line, profile)
         self.pod_groups = pod_groups
         return self
@@ -124,7 +130,11 @@ class Engine:
     def render(self, document: Document, *, admitted: bool = False) -> Rendered:
         return self.on_render(document, admitted)
 
-    def explain(self, document: Document, _old: Document | None = None) -> Explained:
+    def explain(
+        self, document: Document, old: Document | None = None, *, all_parts: bool = False
+    ) -> Explained:
+        self.old.append(old)
+        self.all_parts = all_parts
         return self.on_explain(document)
 
     def convert(self, document: Document, to: str) -> Converted:
