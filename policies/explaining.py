@@ -93,13 +93,13 @@ def explain_all(traces: Sequence[Trace], *, all_parts: bool = False) -> Asks:
     runs = [trace for trace in traces if trace.run is not None]
     judged = next((trace for trace in reversed(runs) if trace.view is not None), None)
     told = judged or (runs[-1] if runs else None)
-    out: list[Explanation] = []
     if told is None or told.run is None:
-        return out
+        return []
+    explained: dict[Key, Explanation] = {}
     for compiled in told.run.policies.policies:
         found = yield from _explain(compiled, told.run, told, runs, all_parts=all_parts)
-        out.append(found)
-    return out
+        explained[compiled.key] = found
+    return list(explained.values())
 
 
 def _explain(
