@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plugins import runtime_defaults
 from plugins.framework import gang, profile, registry
 from plugins.framework.errors import BadInput, ConfigError
 from plugins.framework.pipeline import Pipeline, Recorder
-from plugins import runtime_defaults
 from plugins.registry import in_tree
 from plugins.registry import registry as ours
 from policies import plugin as policies
