@@ -93,17 +93,15 @@ def _compiled(i: int, compiled: CompiledPolicy) -> Iterator[Finding]:
 def _beside(policies: PolicySet, at: dict[tuple[str, str, str], int]) -> Iterator[Finding]:
     """What is only wrong beside another policy; told at each of the two that is judged."""
     for pair in conflicts.likely(policies.policies):
-        for compiled in (pair.first, pair.second):
-            i = at.get(_key(compiled))
-            if i is not None:
-                error = pair.error(compiled)
-                yield Finding(
-                    at=i,
-                    path=error.field,
-                    severity="warning",
-                    rule="conflict",
-                    message=f"for jobs that both match, neither is written: {error.detail}",
-                )
+        i = at.get(_key(pair.first))
+        if i is not None:
+            yield Finding(
+                at=i,
+                path=pair.error.field,
+                severity="warning",
+                rule="conflict",
+                message=f"for jobs that both match, neither is written: {pair.error.detail}",
+            )
     for feed in feeding.feeds(policies.policies):
         for compiled in dict.fromkeys((feed.first, feed.second)):
             i = at.get(_key(compiled))
