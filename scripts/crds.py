@@ -21,8 +21,8 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from plugins.framework.api.names import RUNTIME_KINDS
 from plugins.framework.api.names import POLICY_GROUP as GROUP
+from plugins.framework.api.names import RUNTIME_KINDS
 from policies.document import EXCEPTION, NAMESPACED_POLICY, POLICY, POLICY_KINDS
 from policies.reading import bounds, syntax
 from policies.reading.match import OPERATIONS, OPERATORS
