@@ -211,7 +211,7 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(run.ctx, draft, mode, decision)
-        run.effects += [(mode, effect) for effect in placed.effects]
+        run.effects.extend((mode, effect) for effect in placed.effects)
         if run.trace is not None:
             run.trace.placed(mode, placed.effects)
         for text in placed.warnings:
