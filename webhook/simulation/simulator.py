@@ -199,6 +199,9 @@ class Simulator:
 _SPOKEN: Final = ("newly warned", "no longer warned")
 
 
+_OF_PODS: Final = (names.JOB_SET, names.POD_GROUP)
+
+
 def _document(raw: dict[str, Any]) -> Document:
     kind = {"apiVersion": names.API_VERSION, "kind": names.TRAIN_JOB}
     return Document(obj={**kind, **values.copy(raw)}, source="cluster", line=1)
@@ -208,7 +211,9 @@ def _objects(engine: Offline, raw: dict[str, Any]) -> dict[str, Any]:
     """What the Trainer would make, by paths that begin with the kind of object."""
     out: dict[str, Any] = {}
     for obj in engine.objects(raw):
-        spec = flattened({"spec": obj.get("spec") or obj.get("data")})
+        if obj.get("kind") not in _OF_PODS:  # a copy of the runtime is among the others
+            continue
+        spec = flattened({"spec": obj.get("spec")})
         out.update({f"{obj['kind']}.{path}": value for path, value in spec.items()})
     return out
 
