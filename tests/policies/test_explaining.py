@@ -43,7 +43,7 @@ def exception(name: str = "let-it", **spec: Any) -> Json:
 def explain(
     *things: Json, job: Any = None, old: Any = None, all_parts: bool = False
 ) -> dict[str, Explanation]:
-    documents = [document(thing) for thing in (RUNTIME, *things)]
+    documents = [document(RUNTIME), *map(document, things)]
     engine = offline.load(documents, line="2.3", profile=None, now=lambda: NOW)
     found = engine.explain(
         document(job or make_train_job()),
@@ -289,7 +289,7 @@ def test_admission_says_the_same_whether_somebody_asks_why_or_not() -> None:
         ),
         exception(),
     ]
-    documents = [document(thing) for thing in (RUNTIME, *things)]
+    documents = [document(RUNTIME), *map(document, things)]
     engine = offline.load(documents, line="2.3", profile=None, now=lambda: NOW)
     job = document(make_train_job())
 

@@ -11,7 +11,7 @@ from webhook.cli import output as out
 from webhook.cli.command import Examples
 from webhook.cli.inputs import ALL_OURS, read_old, read_ours
 from webhook.cli.report import REFUSED, Report
-from webhook.files import read_tree
+from webhook.cli.surroundings import surroundings, user_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 )
 @options.filename
 @options.directory
+@options.policies
+@options.user
+@options.groups
+@options.namespace_labels
 @options.old
 @options.output(("yaml", "json", "patch", "diff", "review"))
 @options.trainer_version
@@ -45,6 +49,10 @@ def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
+    policies: tuple[Path, ...],
+    user: str,
+    groups: tuple[str, ...],
+    namespace_labels: dict[str, str],
     old: str | None,
     output: str,
     trainer_version: str | None,
@@ -61,10 +69,14 @@ def command(  # noqa: PLR0913  # one argument an option
     from webhook import offline  # noqa: PLC0415  # the engine, and not for `--help`
 
     report = Report.on_stderr()
-    engine = offline.load(
-        read_tree(directory), line=trainer_version, profile=profile, pod_groups=pod_groups
-    )
     documents = read_ours(filename, ALL_OURS, report, any_review=True)
+    engine = offline.load(
+        surroundings(directory, policies, documents, namespace_labels),
+        line=trainer_version,
+        profile=profile,
+        pod_groups=pod_groups,
+        user=user_of(user, groups),
+    )
     stored = read_old(old, report)
 
     def admit(document: Document) -> Outcome:

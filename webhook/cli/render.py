@@ -11,8 +11,8 @@ from webhook.cli import output as out
 from webhook.cli.command import Examples
 from webhook.cli.inputs import TRAIN_JOBS, read_ours
 from webhook.cli.report import REFUSED, Report, subject_of
+from webhook.cli.surroundings import surroundings, user_of
 from webhook.cli.tables import resources, table
-from webhook.files import read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 )
 @options.filename
 @options.directory
+@options.policies
+@options.user
+@options.groups
+@options.namespace_labels
 @click.option("--admitted", is_flag=True, help="Render the TrainJobs as admit would leave them.")
 @options.output(("yaml", "json", "table"))
 @options.trainer_version
@@ -44,6 +48,10 @@ def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
+    policies: tuple[Path, ...],
+    user: str,
+    groups: tuple[str, ...],
+    namespace_labels: dict[str, str],
     admitted: bool,
     output: str,
     trainer_version: str | None,
@@ -58,10 +66,14 @@ def command(  # noqa: PLR0913  # one argument an option
     from webhook import offline  # noqa: PLC0415  # the engine, and not for `--help`
 
     report = Report.on_stderr()
-    engine = offline.load(
-        read_tree(directory), line=trainer_version, profile=profile, pod_groups=pod_groups
-    )
     documents = read_ours(filename, TRAIN_JOBS, report)
+    engine = offline.load(
+        surroundings(directory, policies, documents, namespace_labels),
+        line=trainer_version,
+        profile=profile,
+        pod_groups=pod_groups,
+        user=user_of(user, groups),
+    )
     results = []
     for document, rendered in report.judge(
         documents, lambda d: engine.render(d, admitted=admitted)

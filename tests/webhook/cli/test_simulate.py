@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from plugins.framework.errors import StationmasterError
 from tests.builders import Builder, Json, container, make_runtime, make_train_job, resources
 from tests.webhook.cli.conftest import Run
 from tests.webhook.simulation.test_live import JOBS, Api, cluster
 from webhook.cli import progress
-from webhook.kube import client, resources as kinds
+from webhook.kube import client
+from webhook.kube import resources as kinds
+from webhook.simulation.simulator import Simulator
 
 RUNTIME = make_runtime().torch().nodes(2).node(container("node", resources=resources({"cpu": "2"})))
 SIMULATE = ("simulate", "-p", "new.yaml", "--from", "cluster")
@@ -169,7 +172,10 @@ def test_who_created_it_is_not_known(run: Run) -> None:
         (("-p", "new.yaml", "--from", "cluster", "--cluster"), "one of --from DIR and --cluster"),
         (("--from", "cluster"), "nothing to try"),
         (("-p", "job.yaml", "--from", "cluster"), "TrainJob team/a is none of TrainJobPolicy"),
-        (("--runtime", "job.yaml", "--from", "cluster"), "is none of ClusterTrainingRuntime, TrainingRuntime"),
+        (
+            ("--runtime", "job.yaml", "--from", "cluster"),
+            "is none of ClusterTrainingRuntime, TrainingRuntime",
+        ),
         (("-p", "gone.yaml", "--from", "cluster"), "gone.yaml: No such file"),
         (("-p", "new.yaml", "-p", "new.yaml", "--from", "cluster"), "is there twice"),
         (("--runtime", "broken.yaml", "--from", "cluster"), "broken.yaml:"),
@@ -187,9 +193,6 @@ def test_what_cannot_be_used_is_said(run: Run, words: tuple[str, ...], said: str
 def test_a_job_that_cannot_be_judged_does_not_hide_the_others(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from plugins.framework.errors import StationmasterError
-    from webhook.simulation.simulator import Simulator
-
     judge = Simulator.judge
 
     def fails(self: Simulator, raw: Json) -> Any:

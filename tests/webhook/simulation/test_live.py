@@ -173,7 +173,7 @@ def test_each_kind_is_read_once_and_of_config_maps_those_with_the_label() -> Non
     snapshot = asyncio.run(live.surroundings(api.lists, told.append))
 
     assert snapshot.crd_line is lines.LINES["2.3"]
-    assert snapshot.served == {TRAIN_JOB_CRD}
+    assert snapshot.served == frozenset({TRAIN_JOB_CRD})
     assert snapshot.namespaces["team"]["labels"] == {"ring": "canary"}
     assert set(snapshot.documents) == {
         ("TrainJobPolicy", "", "a"),

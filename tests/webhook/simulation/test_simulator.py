@@ -65,7 +65,7 @@ def stored(
     line: str = "2.3",
 ) -> Json:
     """A TrainJob as the API server keeps it once these policies have admitted it."""
-    documents = [document(thing) for thing in (RUNTIME, *policies)]
+    documents = [document(RUNTIME), *map(document, policies)]
     engine = offline.load(documents, line=line, profile=None, now=lambda: NOW, user=user)
     outcome = engine.admit(document(job))
     assert outcome.allowed, outcome.findings
