@@ -164,9 +164,11 @@ class Simulator:
     def _next_change(self, raw: dict[str, Any]) -> list[Difference]:
         stored: dict[str, Any] = values.copy(raw)
         touched: dict[str, Any] = values.copy(raw)
-        metadata = values.obj(touched.get("metadata"))
-        annotations = metadata.get("annotations")
-        metadata["annotations"] = {**values.obj(annotations), TOUCHED: "true"}
+        annotations = values.at_obj(raw, "metadata", "annotations")
+        metadata = values.obj(
+            touched.get("metadata")
+        )  # maybe the one that stands for all that is none
+        touched["metadata"] = {**metadata, "annotations": {**annotations, TOUCHED: "true"}}
         now, then = (
             self._answer(engine, touched, stored, None).judged for engine in (self._now, self._then)
         )

@@ -454,3 +454,26 @@ def test_all_are_counted_and_only_so_many_are_kept() -> None:
     assert tally.created_again == {("team", "p/r", "newly refused"): 2}
     assert tally.whats == {"newly refused": 2}
     assert not tally.is_empty
+
+
+STRANGE: list[Any] = [
+    {},
+    {"metadata": None, "spec": None},
+    {"metadata": [], "spec": "x"},
+    {"metadata": {"name": 1, "namespace": 2, "labels": [], "annotations": "x"}, "spec": {}},
+    {"metadata": {"name": "a"}, "spec": {"runtimeRef": []}, "status": 7},
+    {"metadata": {"name": "a"}, "spec": {"runtimeRef": {"name": "runtime"}, "trainer": 1}},
+    {
+        "metadata": {"name": "a"},
+        "spec": {"runtimeRef": {"name": "runtime"}, "trainer": {"env": [1, {"name": {}}]}},
+    },
+]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=range(len(STRANGE)))
+def test_a_stored_object_of_any_shape_is_judged(strange: Json) -> None:
+    """An API server stores none of these; a folder may hold them."""
+    rules = policy(limits=NODES, defaults={"labels": {"team": "vision"}})
+    row = simulate(strange, [], [rules])
+    assert type(row.name) is str
+    assert type(row.namespace) is str
