@@ -124,9 +124,11 @@ def _explain(
     )
     if not is_candidate or compiled.problems or told.view is None:
         return found
-    found.params = _params(policy, run)
     answers = told.answers.get(key, {})
-    if any(named.expression.path in answers for named in policy.match_conditions):
+    is_asked = any(named.expression.path in answers for named in policy.match_conditions)
+    if found.matched or is_asked:
+        found.params = _params(policy, run)
+    if is_asked:
         conditions = [(named.name, named.expression) for named in policy.match_conditions]
         found.conditions = yield from _evaluated(compiled, run, told, conditions)
     for ruled in found.rules:

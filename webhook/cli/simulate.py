@@ -199,10 +199,11 @@ class _Prepared:
     @property
     def keeps_pods(self) -> bool | None:
         """Whether TrainJobs keep the runtime that they were created with; None where no runtime changes."""
+        from plugins.framework import lines  # noqa: PLC0415
+
         if not self.runtimes:
             return None
-        line = self.line or self.now.crd_line
-        return line is not None and line.snapshot
+        return (self.line or self.now.crd_line or lines.NEWEST).snapshot
 
     def simulator(self, who: Any) -> Simulator:
         from webhook.simulation.simulator import Simulator  # noqa: PLC0415

@@ -46,7 +46,7 @@ def read_policies(paths: Iterable[Path]) -> list[Document]:
 
 def read_runtimes(paths: Iterable[Path]) -> list[Document]:
     """The same with TrainingRuntimes and ClusterTrainingRuntimes."""
-    return _read(paths, _is_runtime, f"none of {', '.join(names.RUNTIME_KINDS)}")
+    return _read(paths, _is_runtime, f"none of {', '.join(sorted(names.RUNTIME_KINDS))}")
 
 
 def _is_runtime(obj: dict[str, Any]) -> bool:

@@ -164,9 +164,11 @@ class Simulator:
     def _next_change(self, raw: dict[str, Any]) -> list[Difference]:
         stored: dict[str, Any] = values.copy(raw)
         touched: dict[str, Any] = values.copy(raw)
-        metadata = values.obj(touched.get("metadata"))
-        annotations = metadata.get("annotations")
-        metadata["annotations"] = {**values.obj(annotations), TOUCHED: "true"}
+        annotations = values.at_obj(raw, "metadata", "annotations")
+        metadata = values.obj(
+            touched.get("metadata")
+        )  # maybe the one that stands for all that is none
+        touched["metadata"] = {**metadata, "annotations": {**annotations, TOUCHED: "true"}}
         now, then = (
             self._answer(engine, touched, stored, None).judged for engine in (self._now, self._then)
         )
@@ -199,6 +201,9 @@ class Simulator:
 _SPOKEN: Final = ("newly warned", "no longer warned")
 
 
+_OF_PODS: Final = (names.JOB_SET, names.POD_GROUP)
+
+
 def _document(raw: dict[str, Any]) -> Document:
     kind = {"apiVersion": names.API_VERSION, "kind": names.TRAIN_JOB}
     return Document(obj={**kind, **values.copy(raw)}, source="cluster", line=1)
@@ -208,7 +213,9 @@ def _objects(engine: Offline, raw: dict[str, Any]) -> dict[str, Any]:
     """What the Trainer would make, by paths that begin with the kind of object."""
     out: dict[str, Any] = {}
     for obj in engine.objects(raw):
-        spec = flattened({"spec": obj.get("spec") or obj.get("data")})
+        if obj.get("kind") not in _OF_PODS:  # a copy of the runtime is among the others
+            continue
+        spec = flattened({"spec": obj.get("spec")})
         out.update({f"{obj['kind']}.{path}": value for path, value in spec.items()})
     return out
 
