@@ -151,6 +151,8 @@ def test_the_same_is_asked_of_namespaced_ones_and_of_exceptions() -> None:
     assert [path for path, _ in Cluster().ask(endless).causes] == ["spec.expiresAt"]
 
 
+BROKEN: Json = policy(validations=[{"name": "v", "expression": "nothing.there"}])
+
 PASSING: dict[str, Callable[[], tuple[Json, Json | None, dict[str, Any]]]] = {
     "only metadata change": lambda: (
         {**BROKEN, "metadata": {"name": "rules", "labels": {"a": "b"}}},
@@ -169,9 +171,6 @@ PASSING: dict[str, Callable[[], tuple[Json, Json | None, dict[str, Any]]]] = {
     ),
     "the status is written": lambda: (BROKEN, SOUND, {"subResource": "status"}),
 }
-BROKEN = policy(validations=[{"name": "v", "expression": "nothing.there"}])
-
-
 @pytest.mark.parametrize("name", PASSING)
 def test_a_stored_one_that_is_broken_is_let_be_where(name: str) -> None:
     obj, old, more = PASSING[name]()
