@@ -17,7 +17,7 @@ import orjson
 from plugins.framework import values
 from plugins.framework.api import names
 from plugins.framework.field import Path, internal
-from policies import cel, conflicts, matching, reading
+from policies import cel, conflicts, matching, reading, rollout
 from policies.document import (
     POLICY_KINDS,
     Expression,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Documents
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError
+    from policies.options import Option
 
 _BELOW: Final = 2**32
 """Priorities are of 32 bits, and who may write in one namespace must not outrank the platform there."""
@@ -45,10 +46,15 @@ class CompiledPolicy:
     """A policy with its expressions compiled."""
 
     __slots__ = (
+        "checks",
         "digest",
         "in_worker",
         "is_static",
+        "is_unconditional",
+        "judged",
+        "judges",
         "key",
+        "own_problems",
         "policy",
         "problems",
         "programs",
@@ -78,7 +84,9 @@ class CompiledPolicy:
             self.programs[expression.path] = program
             if name:
                 self.variables[name] = program
-        self.problems: tuple[FieldError, ...] = tuple(found)
+        self.own_problems: tuple[FieldError, ...] = tuple(found)
+        """What is wrong with it by itself; ``problems`` has what is wrong beside others, too (``conflicts.mark``)."""
+        self.problems: tuple[FieldError, ...] = self.own_problems
         programs = self.programs.values()
         self.reads: frozenset[cel.ReadPath] = frozenset(r for p in programs for r in p.reads)
         self.reads_params = any(read[0] == "params" for read in self.reads)
@@ -94,6 +102,26 @@ class CompiledPolicy:
             or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
+        self.is_unconditional = not (
+            self.problems
+            or policy.match_conditions
+            or policy.match.subjects is not None
+            or policy.match.object_selector != Selector()
+            or policy.params is not None
+        )
+        """Whether it is about every job that its index leads to."""
+        self.checks: tuple[Option, ...] = tuple(
+            o for o in (*policy.defaults, *policy.overrides) if o.judges
+        )
+        self.judged: tuple[Expression, ...] = (
+            *(e for limit in policy.limits for e in expressions_of(limit)),
+            *(v.expression for v in policy.validations),
+            *(e for _, e in policy.audit_annotations),
+            *(e for option in self.checks for e in option.expressions()),
+        )
+        """What is asked of a job that has been written."""
+        self.judges = bool(policy.limits or self.judged or self.checks)
+        """Whether it judges at all, or only writes."""
 
     @property
     def rank(self) -> int:
@@ -170,6 +198,19 @@ class Compiled:
         return self if self.policy is None else replace(self, policy=copy(self.policy))
 
 
+class Matched:
+    """A policy that may be about a job, and what it does in the job's namespace."""
+
+    __slots__ = ("compiled", "effect", "key", "policy")
+
+    def __init__(self, compiled: CompiledPolicy, effect: rollout.Effect) -> None:
+        """Take both."""
+        self.compiled = compiled
+        self.policy = compiled.policy
+        self.key = compiled.key
+        self.effect = effect
+
+
 @dataclass(slots=True)
 class PolicySet:
     """All policies, exceptions and params of one moment."""
@@ -183,7 +224,7 @@ class PolicySet:
     _documents: dict[tuple[str, str, str], Compiled] = field(default_factory=dict)
     _index: dict[
         tuple[str, str, str, str],
-        tuple[Mapping[str, Any] | None, matching.Place, tuple[CompiledPolicy, ...]],
+        tuple[Mapping[str, Any] | None, matching.Place, tuple[Matched, ...]],
     ] = field(default_factory=dict)
     """By namespace, operation and runtime; with the metadata of the namespace under which it holds."""
 
@@ -206,9 +247,7 @@ class PolicySet:
         conflicts.mark(policies)
         return cls(tuple(policies), _by_namespace(read.values()), params, read)
 
-    def candidates(
-        self, ctx: Context, job: TrainJob
-    ) -> tuple[matching.Place, tuple[CompiledPolicy, ...]]:
+    def candidates(self, ctx: Context, job: TrainJob) -> tuple[matching.Place, tuple[Matched, ...]]:
         """Where a request is about, and the policies that may concern it there; looked up after the first time."""
         metadata = ctx.cluster.namespaces.get(ctx.namespace)
         at = (ctx.namespace, ctx.request.operation, job.runtime_kind, job.runtime_name)
@@ -223,7 +262,7 @@ class PolicySet:
             runtime_name=job.runtime_name,
         )
         found = tuple(
-            compiled
+            Matched(compiled, rollout.effect(compiled.policy, place.namespace, place.labels))
             for compiled in self.policies
             if next(matching.static_misses(compiled.policy, place), None) is None
         )

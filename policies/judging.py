@@ -6,21 +6,27 @@ stricter must never hold up a finalizer, a status or a job that runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field as fields
-from plugins.framework.field import FieldError, Findings, Path
-from policies import document, exceptions, limits
+from plugins.framework.errors import Fault
+from plugins.framework.field import FieldError, Findings
+from policies import exceptions, limits
+from policies.compile import Matched
 from policies.faults import ExpressionFault
-from policies.run import Answered, Matched, Run, lookup, why_not
+from policies.options import Subject
+from policies.run import Answered, Run, lookup, why_not
 from policies.view import View
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.info import Info
-    from policies.document import Action, Expression, Key, Limit, Policy, Validation
+    from policies.amounts import Evaluate
+    from policies.document import Action, Key, Limit, Policy, Validation
+    from policies.options import Option
+    from policies.writes import Mode
 
 _METADATA: Final = (("labels",), ("annotations",))
 _SURROUNDINGS: Final = frozenset({"request", "namespaceObject", "params", "variables"})
@@ -77,11 +83,14 @@ class Judge:
     def judge(self) -> Generator[Sequence[Any], Sequence[Any], Findings]:
         """All findings, with what the policies' actions make of them."""
         run = self._run
+        if run.trace is not None:
+            run.trace.judging(self._view)
         yield from run.match(self._view, self._new)
-        asked = [(matched, self._expressions(matched)) for matched in run.matched]
+        judging = [matched for matched in run.matched if matched.compiled.judges]
+        asked = [(matched, matched.compiled.judged) for matched in judging]
         answers = yield from run.ask(self._view, asked)
         broken: list[Broken] = []
-        for matched in run.matched:
+        for matched in judging:
             broken += yield from self._rules(matched, answers.get(matched.key, {}))
         for each in broken:
             self._act(each.actions, each.errors, f"{each.matched.key}/{each.rule}")
@@ -94,13 +103,13 @@ class Judge:
 
     # Rules
 
-    def _expressions(self, matched: Matched) -> list[Expression]:
-        policy = matched.policy
-        out = [e for limit in self._limits(policy) for e in document.expressions_of(limit)]
-        out += [v.expression for v in self._validations(matched)]
-        if not self._metadata_only:
-            out += [named.expression for named in policy.audit_annotations]
-        return out
+    def _checks(self, policy: Policy) -> Iterator[tuple[Mode, Option]]:
+        """The options that judge what a new job says itself: its name is the user's."""
+        both: tuple[tuple[Mode, tuple[Option, ...]], ...] = (
+            ("defaults", policy.defaults),
+            ("overrides", policy.overrides),
+        )
+        return ((mode, option) for mode, options in both for option in options if option.judges)
 
     def _limits(self, policy: Policy) -> Iterable[Limit]:
         if not self._metadata_only:
@@ -129,49 +138,75 @@ class Judge:
 
     def _rules(self, matched: Matched, answered: Answered) -> Steps:
         """All rules of a policy that the job breaks."""
-        run = self._run
-        loosening = exceptions.loosen(
-            matched.policy,
-            run.policies.exceptions.get(run.place.namespace, ()),
-            exceptions.Subject(
-                namespace=run.place.namespace,
-                names=exceptions.names_of(self._new.metadata),
-                labels=self._new.labels,
-                creator=run.creator,
-            ),
-            now=run.ctx.now,
-        )
+        trace = self._run.trace
+        loosening = self._loosening(matched.policy)
+        if trace is not None:
+            trace.loosened(matched.key, loosening)
         evaluate = lookup(answered)
-        broken: list[Broken] = []
+        broken = [*self._broken_limits(matched, evaluate, loosening)]
+        broken += self._advice(matched, evaluate)
+        failed = [*self._failed(matched, answered, loosening)]
+        if failed and self._old is not None:
+            failed = yield from self._newly(matched, failed)
+        if failed:
+            broken += yield from self._explained(matched, failed)
+        if trace is not None:
+            told = {each.rule: each.errors for each in broken}
+            asked = list(self._validations(matched))
+            trace.validations(matched, asked, answered, loosening, told)
+        return broken
+
+    def _loosening(self, policy: Policy) -> exceptions.Loosening:
+        run = self._run
+        there = run.policies.exceptions.get(run.place.namespace, ())
+        if not there:
+            return exceptions.NOTHING
+        subject = exceptions.Subject(
+            namespace=run.place.namespace,
+            names=exceptions.names_of(self._new.metadata),
+            labels=self._new.labels,
+            creator=run.creator,
+        )
+        return exceptions.loosen(policy, there, subject, now=run.ctx.now)
+
+    def _broken_limits(
+        self, matched: Matched, evaluate: Evaluate, loosening: exceptions.Loosening
+    ) -> Iterator[Broken]:
+        run = self._run
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
             try:
                 found = self._check(limit, evaluate, loosened)
             except ExpressionFault as fault:
                 run.fail(matched, f"{limit.name}: {fault}")
+                if run.trace is not None:
+                    run.trace.limit(matched, limit, fault, loosened, self._info, evaluate)
                 continue
+            if run.trace is not None:
+                run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
+            run.held[matched.key, limit.name] = not found
             if found and loosened.off:
                 run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
-                broken.append(_broken(matched, limit.name, limit.actions, [v.error for v in found]))
-        failed: list[Validation] = []
+                yield _broken(matched, limit.name, limit.actions, [v.error for v in found])
+
+    def _failed(
+        self, matched: Matched, answered: Answered, loosening: exceptions.Loosening
+    ) -> Iterator[Validation]:
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
             loosened = loosening.rules.get(validation.name, _AS_IT_IS)
+            if type(value) is bool:
+                self._run.held[matched.key, validation.name] = value
             if value is False and loosened.off:
-                run.excepted.append((matched.key, validation.name, loosened.off))
+                self._run.excepted.append((matched.key, validation.name, loosened.off))
             elif value is False:
-                failed.append(validation)
+                yield validation
             elif value is not True:
-                run.fail(matched, f"{validation.name}: {why_not(value)}")
-        if failed and self._old is not None:
-            failed = yield from self._newly(matched, failed)
-        if failed:
-            broken += yield from self._explained(matched, failed)
-        return broken
+                self._run.fail(matched, f"{validation.name}: {why_not(value)}")
 
     def _check(
-        self, limit: Limit, evaluate: Callable[[Expression], Any], loosened: exceptions.Loosened
+        self, limit: Limit, evaluate: Evaluate, loosened: exceptions.Loosened
     ) -> list[limits.Violation]:
         """How the job breaks a limit; on UPDATE only in so far as the stored job does not.
 
@@ -184,6 +219,24 @@ class Judge:
             return found
         known = limits.check(limit, before, ctx, evaluate=evaluate, grants=grants)
         return limits.worse(known, found)
+
+    def _advice(self, matched: Matched, evaluate: Evaluate) -> list[Broken]:
+        """What options find wrong with the job: said where they are defaults, refused where they are overrides."""
+        run = self._run
+        out: list[Broken] = []
+        if self._old is not None or not matched.compiled.checks:
+            return []
+        for mode, option in self._checks(matched.policy):
+            subject = Subject(info=self._info, line=run.ctx.line, mode=mode, evaluate=evaluate)
+            try:
+                errors = option.check(subject)
+            except Fault as fault:
+                run.fail(matched, str(fault))
+                continue
+            if errors:
+                own: tuple[Action, ...] | None = ("Warn",) if mode == "defaults" else None
+                out.append(_broken(matched, option.key, own, errors))
+        return out
 
     def _newly(self, matched: Matched, failed: list[Validation]) -> Steps:
         """Those of the failed validations that the stored job passes, judged as if it had not changed."""

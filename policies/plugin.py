@@ -7,13 +7,14 @@ of a policy (its document, its expressions, its params) has the effect that its 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from plugins.framework import values
+from plugins.framework import applied, values
 from plugins.framework.api import names
 from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.errors import Fault
 from plugins.framework.field import Findings
 from plugins.framework.interface import (
     Asking,
@@ -27,12 +28,11 @@ from plugins.framework.interface import (
 )
 from plugins.framework.pipeline import MOST_ROUNDS
 from plugins.framework.registry import Args, Handle, PluginSpec
-from policies import exceptions, merging, placing, record
-from policies.compile import PolicySet
-from policies.faults import ExpressionFault
+from policies import exceptions, merging, placing, record, trace
+from policies.compile import Matched, PolicySet
 from policies.judging import Judge
 from policies.options import Subject
-from policies.run import Answered, Matched, Run, lookup
+from policies.run import Answered, Run, lookup
 from policies.view import View
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.draft import Draft
     from plugins.framework.info import Info
-    from policies.document import Policy
+    from policies.document import Key, Policy
     from policies.options import Option
-    from policies.writes import Mode
+    from policies.writes import Mode, Write
 
 NAME: Final = "PlatformPolicy"
 
@@ -112,14 +112,15 @@ class PlatformPolicy(
         if not (_differs(old, TrainJob(draft.raw)) or _overrides_differ(ctx, old, draft)):
             return None
         run = self.run(ctx, draft.info.job)
-        return self._reconcile(run, draft) if run.candidates else None
+        wrote = any(mark.startswith(applied.POLICY) for mark in applied.read(old.raw).values())
+        return self._reconcile(run, draft) if run.candidates or wrote else None
 
     def record_resolution(self, ctx: Context, draft: Draft) -> None:
         """Remember who created the job, where a policy or an exception will ask again."""
         if ctx.is_create:
             run = self.run(ctx, draft.info.job)
             found = exceptions.record_of(
-                (compiled.policy for compiled in run.candidates),
+                (matched.policy for matched in run.candidates),
                 run.policies.exceptions.get(ctx.namespace, ()),
                 ctx.request.user,
             )
@@ -153,9 +154,11 @@ class PlatformPolicy(
         if kept is None:
             policies = self.policies(ctx.cluster)
             place, candidates = policies.candidates(ctx, job)
-            old = ctx.request.old_object
-            creator = record.read(old) if ctx.is_update and old else ctx.request.user
+            creator = trace.creator_of(ctx, record.read)
             kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+            kept.trace = trace.trace_of(ctx)
+            if kept.trace is not None:
+                kept.trace.run = kept
         return kept
 
     def _reconcile(self, run: Run, draft: Draft) -> Asking[None]:
@@ -164,8 +167,8 @@ class PlatformPolicy(
 
     def _write(self, run: Run, draft: Draft, mode: Mode) -> Asking[None]:
         """One mode of one round: plan, decide, place."""
-        ctx, info = run.ctx, draft.info
-        view = View(ctx, info, draft.raw, ctx.request.old_object)
+        info = draft.info
+        view = View(run.ctx, info, draft.raw, run.ctx.request.old_object)
         if mode == "defaults":
             run.begin_round()
             yield from run.match(view, info.job)
@@ -174,31 +177,42 @@ class PlatformPolicy(
             (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
         ]
         answers = yield from run.ask(view, asked)
-        applied: list[merging.Planned] = []
+        applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []
         for matched in writing:
             plan = self._plan(run, info, matched, mode, answers.get(matched.key, {}))
             if plan is not None:
-                (applied if matched.effect.mutate == "Apply" else announced).append(plan)
-        decision = merging.decide(applied)
+                (applied_ if matched.effect.mutate == "Apply" else announced).append(plan)
         by_key = {matched.key: matched for matched in writing}
+        self._place(run, draft, mode, merging.decide(applied_), by_key)
+        if announced:
+            for text in placing.announce(run.ctx, draft, mode, merging.decide(announced)):
+                run.warn(text)
+
+    def _place(
+        self,
+        run: Run,
+        draft: Draft,
+        mode: Mode,
+        decision: merging.Decision,
+        by_key: Mapping[Key, Matched],
+    ) -> None:
+        """Write what is decided, also where that is nothing: what is no longer wanted goes."""
         for conflict in decision.conflicts:
             for key in conflict.keys:
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
-        placed = placing.place(ctx, draft, mode, decision)
+        placed = placing.place(run.ctx, draft, mode, decision)
+        run.effects += [(mode, effect) for effect in placed.effects]
         for text in placed.warnings:
             run.warn(text)
         for finding in placed.findings:
-            for matched in writing:
-                if str(matched.key) in finding.origin.split(", "):
+            named = finding.origin.split(", ")
+            for matched in by_key.values():
+                if str(matched.key) in named:
                     run.fail(matched, str(replace(finding, origin="")))
-        for text in (
-            placing.announce(ctx, draft, mode, merging.decide(announced)) if announced else ()
-        ):
-            run.warn(text)
         if draft.revision != revision:
-            run.writers.update((key, by_key[key]) for each in decision.decided for key in each.keys)
+            run.writers.update((key, by_key[key]) for one in decision.decided for key in one.keys)
             self._ask_for_another_round(run)
 
     @staticmethod
@@ -220,17 +234,24 @@ class PlatformPolicy(
         self, run: Run, info: Info, matched: Matched, mode: Mode, answered: Answered
     ) -> merging.Planned | None:
         """What a policy wants to write; nothing of it where a part fails."""
-        subject = Subject(info=info, line=run.ctx.line, mode=mode, evaluate=lookup(answered))
         policy = matched.policy
+        subject = Subject(
+            info=info,
+            line=run.ctx.line,
+            mode=mode,
+            evaluate=lookup(answered),
+            note=lambda text: run.warn(f"[{policy.key}] {text}"),
+        )
+        writes: list[Write] = []
         try:
-            writes = [w for option in _options(policy, mode) for w in option.plan(subject)]
-        except ExpressionFault as fault:
+            for option in _options(policy, mode):
+                wanted = option.plan(subject)
+                run.planned.append((policy.key, mode, option, wanted))
+                writes += wanted
+        except Fault as fault:
             run.fail(matched, str(fault))
             return None
         return merging.Planned(policy.key, matched.compiled.rank, mode, writes)
-
-
-Steps = Generator[Sequence[Any], Sequence[Any], None]
 
 
 def _options(policy: Policy, mode: Mode) -> tuple[Option, ...]:

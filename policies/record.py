@@ -18,7 +18,6 @@ import orjson
 
 from plugins.framework import values
 from plugins.framework.api import names
-from plugins.framework.api import names
 from plugins.framework.field import Path
 
 PATH: Final = Path("metadata", "annotations").key(names.POLICIES_ANNOTATION)

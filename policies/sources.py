@@ -105,6 +105,8 @@ def _of(info: Info, ctx: Context, path: Path, *, is_set: bool) -> Source:
     by = _writer(written, path.pointer)
     if by == RUNTIME_DEFAULTS:
         return _of_runtime(info)
+    if by.startswith(applied.POLICY):
+        by = f"policy {by.removeprefix(applied.POLICY).removesuffix(applied.FORCED)}"
     return Source(path, f"written by {by}" if by else "")
 
 

@@ -20,6 +20,9 @@ class ServeOptions:
     directory: Path | None = None
     """The folder of YAML that stands for the cluster. Exactly one of this and the next two is given."""
 
+    policies: tuple[Path, ...] = ()
+    """More files and folders that are followed beside the directory."""
+
     kubeconfig: Path | None = None
     """The cluster that this file names, as the user that it names."""
 

@@ -55,11 +55,25 @@ def read_inputs(path: str, stdin: IO[bytes]) -> Inputs:
     Raises:
         ConfigError: the file cannot be opened or read.
     """
-    source = "standard input" if path == STDIN else path
+    if path != STDIN:
+        return read_file(Path(path))
     try:
-        data = stdin.read(MAX_BYTES + 1) if path == STDIN else _read(Path(path))
+        data = stdin.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{source}: {error.strerror}") from error
+        raise ConfigError(f"standard input: {error.strerror}") from error
+    return _inputs("standard input", data)
+
+
+def read_file(path: Path) -> Inputs:
+    """The same for a file. Raises ConfigError where it cannot be opened or read."""
+    try:
+        data = _read(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    return _inputs(str(path), data)
+
+
+def _inputs(source: str, data: bytes) -> Inputs:
     inputs = Inputs(source)
     for item in read_each(data, source, with_lines=True):
         if isinstance(item, BadInput):
@@ -69,29 +83,29 @@ def read_inputs(path: str, stdin: IO[bytes]) -> Inputs:
     return inputs
 
 
-def read_tree(directory: Path) -> list[Document]:
-    """All objects of a folder and the folders in it, in the order of their paths.
+def read_tree(directory: Path, *also: Path, with_lines: bool = False) -> list[Document]:
+    """All objects of a folder and the folders in it, in the order of their paths, and those of more folders or files.
 
-    Documents without a kind are left out. Hidden files and folders are too, among them the ``..data`` of
+    A file that is named itself may be called anything. Documents without a kind are left out. Hidden files and folders are too, among them the ``..data`` of
     a mounted ConfigMap, whose files are read through the links beside it; a file with two names is read once.
 
     Raises:
-        ConfigError: the folder or a file cannot be read, or an object is there twice; with all places.
+        ConfigError: a folder or a file cannot be read, or an object is there twice; with all places.
     """
     documents: list[Document] = []
     problems: list[str] = []
-    for file in _files(directory):
+    for file in _files((directory, *also)):
         try:
             data = _read(file.path)
         except OSError as error:
             problems.append(f"{file.path}: {error.strerror}")
             continue
-        for item in read_each(data, str(file.path)):
+        for item in read_each(data, str(file.path), with_lines=with_lines):
             if isinstance(item, BadInput):
                 problems.append(str(item))
             else:
                 documents.extend(found for found in flatten(item) if kind_of(found.obj))
-    problems += _duplicates(documents)
+    problems += duplicates(documents)
     if problems:
         raise ConfigError("\n".join(problems))
     return documents
@@ -155,7 +169,8 @@ def title_of(obj: Any) -> str:
     return f"{escape(kind_of(obj)) or 'object'} {shown[:LONGEST_VALUE]}"
 
 
-def _duplicates(documents: Iterable[Document]) -> Iterator[str]:
+def duplicates(documents: Iterable[Document]) -> Iterator[str]:
+    """What is there twice, with both places."""
     first: dict[Identity, Document] = {}
     for document in documents:
         identity = identity_of(document.obj)
@@ -178,10 +193,12 @@ class _File:
         return self.status.st_dev, self.status.st_ino
 
 
-def _files(directory: Path) -> Iterator[_File]:
+def _files(paths: Iterable[Path]) -> Iterator[_File]:
     """The files to read, each once, sorted by path."""
     seen: set[tuple[int, int]] = set()
-    for file in sorted(_walk(directory, set()), key=lambda file: file.path.parts):
+    entered: set[tuple[int, int]] = set()
+    found = [file for path in paths for file in _walk(path, entered)]
+    for file in sorted(found, key=lambda file: file.path.parts):
         if file.identity not in seen:
             seen.add(file.identity)
             yield file
@@ -191,6 +208,9 @@ def _walk(directory: Path, visited: set[tuple[int, int]]) -> Iterator[_File]:
     """Links to folders are followed, but no folder is entered twice: links may run in a circle."""
     try:
         status = directory.stat()
+        if stat.S_ISREG(status.st_mode):
+            yield _File(directory, status)
+            return
         if (status.st_dev, status.st_ino) in visited:
             return
         visited.add((status.st_dev, status.st_ino))
@@ -212,15 +232,21 @@ def _walk(directory: Path, visited: set[tuple[int, int]]) -> Iterator[_File]:
             yield _File(path, status)
 
 
-def _signature(directory: Path) -> Signature:
+def files_of(*paths: Path) -> list[Path]:
+    """The files that ``read_tree`` would read. Raises ConfigError where one is not there."""
+    return [file.path for file in _files(paths)]
+
+
+def signature(*paths: Path) -> Signature:
+    """The state of folders and files, as far as it can be told without reading them. Raises ConfigError."""
     return tuple(
         (str(f.path), f.status.st_ino, f.status.st_size, f.status.st_mtime_ns, f.status.st_ctime_ns)
-        for f in _files(directory)
+        for f in _files(paths)
     )
 
 
 class Follower:
-    """Follows a folder: hands over the whole new state when it changes, and keeps the last good one.
+    """Follows a folder, and more of them or files: hands over the whole new state when it changes, and keeps the last good one.
 
     ::
 
@@ -235,15 +261,15 @@ class Follower:
     def __init__(
         self,
         directory: Path,
-        *,
+        *also: Path,
         on_change: Callable[[list[Document]], None],
         on_problem: Callable[[str], None],
         interval_seconds: float = 1.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        read: Callable[[Path], list[Document]] = read_tree,
+        read: Callable[..., list[Document]] = read_tree,
     ) -> None:
         """Name what to follow and whom to tell; ``on_change`` may refuse a state by a ConfigError."""
-        self._directory = directory
+        self._paths = (directory, *also)
         self._on_change = on_change
         self._on_problem = on_problem
         self._interval_seconds = interval_seconds
@@ -260,9 +286,9 @@ class Follower:
         Raises:
             ConfigError: it cannot be used; without a last good state there is nothing to serve.
         """
-        signature = _signature(self._directory)
-        documents = self._read(self._directory)
-        self._tried = self._seen = signature
+        now = signature(*self._paths)
+        documents = self._read(*self._paths)
+        self._tried = self._seen = now
         return documents
 
     async def run(self) -> None:
@@ -274,27 +300,27 @@ class Follower:
     async def poll(self) -> None:
         """Look once; files are read in a thread, both callbacks are called in the event loop."""
         try:
-            signature = await asyncio.to_thread(_signature, self._directory)
+            now = await asyncio.to_thread(signature, *self._paths)
         except ConfigError as error:
             self._tried = None  # to read it again when it is back, even if nothing in it changed
             self._complain(str(error))
             return
         try:
-            if signature == self._tried or not self._is_settled(signature):
+            if now == self._tried or not self._is_settled(now):
                 return
-            self._tried = signature
-            self._on_change(await asyncio.to_thread(self._read, self._directory))
+            self._tried = now
+            self._on_change(await asyncio.to_thread(self._read, *self._paths))
         except ConfigError as error:
             self._complain(str(error))
         else:
             self._problem = ""
 
-    def _is_settled(self, signature: Signature) -> bool:
-        if signature != self._seen and self._unsettled < _SETTLE_POLLS:
-            self._seen = signature
+    def _is_settled(self, now: Signature) -> bool:
+        if now != self._seen and self._unsettled < _SETTLE_POLLS:
+            self._seen = now
             self._unsettled += 1
             return False
-        self._seen, self._unsettled = signature, 0
+        self._seen, self._unsettled = now, 0
         return True
 
     def _complain(self, problem: str) -> None:

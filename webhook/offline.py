@@ -12,34 +12,44 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
-from plugins.framework.api.admission import AdmissionRequest
+from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings
 from plugins.framework.pipeline import Pipeline, Result
+from policies import plugin as policies
+from policies.compile import PolicySet
+from policies.explaining import explain_all
+from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
+from webhook.asked import Asked
 from webhook.assembly import build_pipeline
 from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
 from webhook.workers import Pool
 
 if TYPE_CHECKING:
+    from plugins.framework.api.admission import UserInfo
     from plugins.framework.draft import Change
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
+    from policies.explaining import Asks, Explanation
+    from policies.matching import Creator
     from webhook.yamlio import Document
 
+ASKED: Final = Asked()
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
+
 
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
@@ -66,6 +76,8 @@ class Outcome:
     review: dict[str, Any]
     """The AdmissionReview that answers."""
     changes: list[Change]
+    calls: tuple[Result, ...] = ()
+    """What the mutating and then the validating call came to; the latter is not asked about what the former refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +110,8 @@ class Explained:
 
     outcome: Outcome
     layers: list[Layer]
+    policies: list[Explanation] = field(default_factory=list)
+    """Every policy, and why it did what it did; empty where none was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +128,7 @@ def load(
     line: str | None,
     profile: Path | None,
     pod_groups: bool = False,
+    asked: Asked = ASKED,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Offline:
     """An engine over the objects of a folder. Raises ConfigError where line or profile cannot be used."""
@@ -126,6 +141,7 @@ def load(
         build_pipeline(profile, pod_groups=pod_groups),
         Documents((d.obj for d in documents), chosen),
         now,
+        asked,
     )
 
 
@@ -142,6 +158,29 @@ def snapshot_of(documents: Sequence[Document]) -> Snapshot:
     return Snapshot.of((d.obj for d in documents), admit=True)
 
 
+class _Around:
+    """What a request sees. Apart from the engine, so that nothing that the engine holds holds the engine."""
+
+    def __init__(self, folder: Snapshot, asked: Asked) -> None:
+        self.folder = self.snapshot = folder
+        self.asked = asked
+        self._seen: tuple[Asked, str] | None = None
+
+    def look_at(self, namespace: str) -> None:
+        """See the folder as this request should, whose namespace may have labels that are not in it."""
+        if self._seen == (self.asked, namespace):
+            return
+        snapshot = self.folder
+        for obj in self.asked.objects:
+            snapshot = snapshot.replaced(obj)
+        if self.asked.namespace_labels:
+            known = snapshot.namespaces.get(namespace, {"name": namespace})
+            labels = {**values.obj(known.get("labels")), **self.asked.namespace_labels}
+            metadata = {**known, "labels": labels}
+            snapshot = snapshot.replaced({"kind": "Namespace", "metadata": metadata})
+        self.snapshot, self._seen = snapshot, (self.asked, namespace)
+
+
 class Offline:
     """Judges documents one by one against one folder."""
 
@@ -152,28 +191,50 @@ class Offline:
         pipeline: Pipeline,
         train_jobs: Documents,
         now: Callable[[], datetime],
+        asked: Asked = ASKED,
     ) -> None:
         """Use a snapshot; ``line`` None means what the CRD in it shows, else the job's own generation.
 
-        ``now`` is the time of day by which exceptions expire.
+        ``now`` is the time of day by which exceptions expire, where ``asked`` does not say it.
         """
-        self._snapshot = snapshot
+        self._around = around = _Around(snapshot, asked)
+        self._default = asked
         self._line = line
         self._pipeline = pipeline
         self._loop, pool = asyncio.new_event_loop(), Pool()
+        self._pool = pool
         self._reviewer = review.Reviewer(
             pipeline,
-            lambda: snapshot,
+            lambda: around.snapshot,
             line=line,
             clock=time.monotonic,
-            now=now,
+            now=lambda: around.asked.now or now(),
             evaluate=pool.evaluate,
             owners=train_jobs,
+            on_context=self._note,
         )
         weakref.finalize(self, _close, self._loop, pool)
+        self._creator: Creator | None = None
+        self._traces: list[Trace] | None = None
 
-    def admit(self, document: Document, old: Document | None = None) -> Outcome:
-        """Mutate, then validate, as the API server would have it done."""
+    @property
+    def snapshot(self) -> Snapshot:
+        """The folder."""
+        return self._around.folder
+
+    @property
+    def policies(self) -> PolicySet:
+        """Those of the folder, compiled; none where the profile leaves policies out."""
+        found = self._pipeline.plugins.get(policies.NAME)
+        if isinstance(found, policies.PlatformPolicy):
+            return found.policies(self.snapshot)
+        return PolicySet()
+
+    def admit(
+        self, document: Document, old: Document | None = None, *, asked: Asked | None = None
+    ) -> Outcome:
+        """Mutate, then validate, as the API server would have it done; ``asked`` else as the engine was told."""
+        self._around.asked = asked or self._default
         if document.obj.get("kind") == review.KIND:
             return self._admit_review(document)
         return self._admit_object(document.obj, old.obj if old else None)
@@ -210,16 +271,55 @@ class Offline:
             findings.warn(*_gang_differs(objects, rendered.members, rendered.resources))
         return rendered
 
-    def explain(self, document: Document, old: Document | None = None) -> Explained:
-        """Who changed which field of the object, and which layer each value of the pods comes from."""
-        outcome = self.admit(document, old)
+    def trace(
+        self, document: Document, old: Document | None = None, *, creator: Creator | None = None
+    ) -> tuple[Outcome, list[Trace]]:
+        """``admit``, and what the policies found on the way: one Trace for each call that was made.
+
+        ``creator`` is who created the job, where the request does not say it.
+        """
+        traces: list[Trace] = []
+        self._traces, self._creator = traces, creator
+        try:
+            return self.admit(document, old), traces
+        finally:
+            self._traces = self._creator = None
+
+    def explain(
+        self, document: Document, old: Document | None = None, *, all_parts: bool = False
+    ) -> Explained:
+        """Who changed which field of the object, which layer each value of the pods comes from, and why each policy did what it did.
+
+        With ``all_parts`` rules that hold show the values of their expressions too.
+        """
+        outcome, traces = self.trace(document, old)
+        explained = self._loop.run_until_complete(
+            self._answered(explain_all(traces, all_parts=all_parts))
+        )
         layers: list[Layer] = []
         raw = outcome.after
         if outcome.kind == names.TRAIN_JOB and raw is not None:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(outcome=outcome, layers=layers)
+        return Explained(outcome=outcome, layers=layers, policies=explained)
+
+    def _note(self, ctx: Context) -> None:
+        """Ask the policies to say what they find, where somebody wants to know."""
+        if self._traces is not None:
+            ctx.notes[TRACE] = found = Trace(ctx)
+            self._traces.append(found)
+        if self._creator is not None:
+            ctx.notes[CREATOR] = self._creator
+
+    async def _answered(self, asking: Asks) -> list[Explanation]:
+        try:
+            questions = next(asking)
+            while True:
+                questions = asking.send(await self._pool.evaluate(questions, None))
+        except StopIteration as done:
+            found: list[Explanation] = done.value
+            return found
 
     def _resolved(self, ctx: Context, raw: dict[str, Any], *, trace: bool = False) -> Info | None:
         if not review.shape_of(ctx.line.name, names.TRAIN_JOB)(raw):
@@ -265,14 +365,18 @@ class Offline:
         return schema.load(self._line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
 
     def _line_of(self, raw: dict[str, Any]) -> Line:
-        return self._line or self._snapshot.crd_line or lines.of_job(values.obj(raw.get("spec")))
+        return (
+            self._line
+            or self._around.snapshot.crd_line
+            or lines.of_job(values.obj(raw.get("spec")))
+        )
 
     def _context(
         self, kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str
     ) -> Context:
         return Context(
-            request=_request(kind, raw, old, namespace),
-            cluster=self._snapshot,
+            request=_request(kind, raw, old, namespace, self._around.asked.user),
+            cluster=self._around.snapshot,
             line=self._line_of(raw),
             namespace=namespace,
             clock=time.monotonic,
@@ -291,7 +395,8 @@ class Offline:
         findings.warn(*_pruned(line, first.pruned))
         before = values.copy(first.obj)
         namespace = "" if kind == names.CLUSTER_TRAINING_RUNTIME else _namespace(raw)
-        request = _request(kind, first.obj, stored_old, namespace)
+        self._around.look_at(namespace)
+        request = _request(kind, first.obj, stored_old, namespace, self._around.asked.user)
         if not review.shape_of(line.name, kind)(first.obj):
             findings.error(*first.errors)
             return _outcome(request, before, Result(findings=findings))
@@ -307,11 +412,12 @@ class Offline:
         result = Result(
             findings=findings, patch=mutated.patch, changes=mutated.changes, audit=mutated.audit
         )
-        if mutated.allowed and result.allowed:
-            validated = self._judge("validate", request)
-            _add_news(findings, validated.findings)
-            result.audit = {**mutated.audit, **validated.audit}
-        return _outcome(request, before, result)
+        if not (mutated.allowed and result.allowed):
+            return _outcome(request, before, result, mutated)
+        validated = self._judge("validate", request)
+        _add_news(findings, validated.findings)
+        result.audit = {**mutated.audit, **validated.audit}
+        return _outcome(request, before, result, mutated, validated)
 
     def _judge(self, phase: review.Phase, request: AdmissionRequest) -> Result:
         return self._loop.run_until_complete(self._reviewer.judge(phase, request)).result
@@ -323,12 +429,18 @@ class Offline:
             request = review.request_of(document.obj)
         except BadReview as error:
             raise ConfigError(f"{document.where}: {error}") from error
+        if not request.user.username:
+            request = replace(request, user=self._around.asked.user)
+        self._around.look_at(request.namespace)
         before = values.copy(request.object) if request.object is not None else None
         verdict = self._loop.run_until_complete(self._reviewer.judge("mutate", request))
         result = verdict.result
-        if result.allowed and not verdict.error:
-            _add_news(result.findings, self._judge("validate", request).findings)
-        return _outcome(request, before, result)
+        if not result.allowed or verdict.error:
+            return _outcome(request, before, result, result)
+        validated = self._judge("validate", request)
+        _add_news(result.findings, validated.findings)
+        result.audit = {**result.audit, **validated.audit}
+        return _outcome(request, before, result, result, validated)
 
 
 def convert(document: Document, to: str) -> Converted:
@@ -344,7 +456,7 @@ def _namespace(raw: dict[str, Any]) -> str:
 
 
 def _request(
-    kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str
+    kind: str, raw: dict[str, Any], old: dict[str, Any] | None, namespace: str, user: UserInfo
 ) -> AdmissionRequest:
     job = TrainJob(raw)
     return AdmissionRequest(
@@ -355,12 +467,15 @@ def _request(
         kind=kind,
         namespace=namespace,
         name=values.text(job.metadata.get("name")) or values.text(job.metadata.get("generateName")),
+        user=user,
         object=raw,
         old_object=old,
     )
 
 
-def _outcome(request: AdmissionRequest, before: dict[str, Any] | None, result: Result) -> Outcome:
+def _outcome(
+    request: AdmissionRequest, before: dict[str, Any] | None, result: Result, *calls: Result
+) -> Outcome:
     return Outcome(
         kind=request.kind,
         namespace=request.namespace,
@@ -372,6 +487,7 @@ def _outcome(request: AdmissionRequest, before: dict[str, Any] | None, result: R
         patch=result.patch if result.allowed else [],
         review=review.review_of(review.Verdict(request=request, result=result)),
         changes=result.changes,
+        calls=calls,
     )
 
 

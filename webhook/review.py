@@ -142,6 +142,7 @@ class Reviewer:
         "_line",
         "_live",
         "_now",
+        "_on_context",
         "_owners",
         "_pipeline",
         "_source",
@@ -160,11 +161,13 @@ class Reviewer:
         live: Live | None = None,
         owners: Owners | None = None,
         switch: Position = ENFORCING,
+        on_context: Callable[[Context], None] | None = None,
     ) -> None:
         """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own.
 
         PodGroups are corrected where ``owners`` are and the profile has a plugin for it, policies judged where it has
-        the one that knows them.
+        the one that knows them. ``on_context`` is given each request's Context before it is judged, to put notes there
+        that ask why.
         """
         self._live = live
         self._owners = owners
@@ -175,6 +178,7 @@ class Reviewer:
         self._now = now
         self._evaluate = evaluate
         self._switch = switch
+        self._on_context = on_context
         policy = platform_policy(pipeline)
         self._documents = None if policy is None else Documents(policy, clock=clock)
 
@@ -342,7 +346,7 @@ class Reviewer:
         cluster = self._source()
         spec = values.obj(request.object or request.old_object).get("spec")
         line = self._line or cluster.crd_line or lines.of_job(spec)
-        return Context(
+        ctx = Context(
             request=request,
             cluster=cluster,
             line=line,
@@ -352,6 +356,9 @@ class Reviewer:
             deadline=deadline,
             evaluate=self._evaluate,
         )
+        if self._on_context is not None:
+            self._on_context(ctx)
+        return ctx
 
 
 def _misshapen(ctx: Context, kind: str, raw: dict[str, Any]) -> Result | None:

@@ -433,6 +433,7 @@ class Folder:
         self._switch = switch
         self._follower = files.Follower(
             directory,
+            *options.policies,
             on_change=self._swap,
             on_problem=self._keep,
             interval_seconds=options.poll_seconds,
@@ -466,9 +467,9 @@ class Folder:
         """Take over changes until cancelled."""
         await self._follower.run()
 
-    def _read(self, directory: Path) -> list[Document]:
+    def _read(self, *paths: Path) -> list[Document]:
         """Runs in a thread: indexing 5,000 runtimes would hold up the loop for a quarter of a second."""
-        documents = files.read_tree(directory)
+        documents = files.read_tree(*paths)
         for document in documents:
             _date(document)
         self._next: Snapshot = offline.snapshot_of(documents)

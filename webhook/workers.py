@@ -31,6 +31,7 @@ from policies.cel import Answers, EvaluationError, Question
 from policies.cel.protocol import (
     HEADER,
     MOST_BYTES,
+    Unsendable,
     decode_reply,
     encode_question,
     failed,
@@ -101,22 +102,7 @@ class ProcessWorker(Worker):
     @classmethod
     async def start(cls, *, bytes_of_memory: int = MOST_MEMORY) -> ProcessWorker:
         """Start one, and wait until it is ready. Raises WorkerDied."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-c",
-                _BOOT,
-                _ROOT,
-                str(bytes_of_memory),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                # Nothing of ours: no token, no proxy, no path of libraries.
-                env={},
-            )
-        except OSError as error:
-            raise WorkerDied(f"no worker could be started: {error}") from error
+        process = await _spawned(bytes_of_memory)
         if process.stdin is None or process.stdout is None:
             raise WorkerDied("no worker could be started: it has no pipes")
         worker = cls(process, process.stdout, process.stdin)
@@ -161,6 +147,35 @@ class ProcessWorker(Worker):
             return await self._source.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise WorkerDied("a worker ended") from error
+
+
+async def _spawned(bytes_of_memory: int) -> asyncio.subprocess.Process:
+    """A new process; none is left behind where whoever wanted it is cancelled meanwhile. Raises WorkerDied."""
+    spawning = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-c",
+            _BOOT,
+            _ROOT,
+            str(bytes_of_memory),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            # Nothing of ours: no token, no proxy, no path of libraries.
+            env={},
+        )
+    )
+    try:
+        return await asyncio.shield(spawning)
+    except OSError as error:
+        raise WorkerDied(f"no worker could be started: {error}") from error
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            process = await spawning
+            process.kill()
+            await process.wait()
+        raise
 
 
 @dataclass(slots=True, eq=False)
@@ -344,8 +359,8 @@ class Pool:
         if error is None:
             try:
                 job.frame = encode_question(question, self._most_seconds)
-            except ValueError as too_large:
-                error = EvaluationError(str(too_large), "limit")
+            except Unsendable as unsendable:
+                error = unsendable.error
         if error is not None:
             job.fail(error)
             return job

@@ -274,10 +274,7 @@ class Snapshot:
             case names.CLUSTER_TRAINING_RUNTIME | names.TRAINING_RUNTIME:
                 self._runtimes.pop(_key(kind, namespace, name), None)
             case "LimitRange":
-                left = {k: v for k, v in self._limit_ranges.pop(namespace, {}).items() if k != name}
-                if left:
-                    self._limit_ranges[namespace] = left
-                self._facts.pop(namespace, None)
+                self._drop_limit_range(namespace, name)
             case "RuntimeClass":
                 self.runtime_classes = (self.runtime_classes or frozenset()) - {name}
                 self._overheads.pop(name, None)
@@ -285,10 +282,16 @@ class Snapshot:
                 self.priority_classes = (self.priority_classes or frozenset()) - {name}
             case "Namespace":
                 self.namespaces.pop(name, None)
-            case "CustomResourceDefinition":
-                self.crd_line = None if name == TRAIN_JOB_CRD else self.crd_line
+            case "CustomResourceDefinition" if name == TRAIN_JOB_CRD:
+                self.crd_line = None
             case _:
                 pass
+
+    def _drop_limit_range(self, namespace: str, name: str) -> None:
+        left = {k: v for k, v in self._limit_ranges.pop(namespace, {}).items() if k != name}
+        if left:
+            self._limit_ranges[namespace] = left
+        self._facts.pop(namespace, None)
 
     def _clear(self, kind: str) -> None:
         match kind:

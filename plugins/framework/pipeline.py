@@ -7,7 +7,7 @@ counted, and has the effect that the profile defines. One plugin cannot take the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import GeneratorType
@@ -69,6 +69,8 @@ class Result:
     faults: list[PluginFault] = field(default_factory=list)
     audit: dict[str, str] = field(default_factory=dict)
     """Audit annotations of the answer."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What plugins know beside, by their names (``Context.notes``): for those who explain."""
 
     @property
     def allowed(self) -> bool:
@@ -118,7 +120,7 @@ class Pipeline:
         old = _old(ctx)
         if self._leaves_alone(ctx, TrainJob(raw), old):
             return Result()
-        draft, result = self._draft(ctx, raw), Result(audit=ctx.audit)
+        draft, result = self._draft(ctx, raw), Result(audit=ctx.audit, notes=ctx.notes)
         info: Info | None = None
         try:
             info = await self._complete(ctx, draft, result, old)
@@ -131,7 +133,7 @@ class Pipeline:
         job, old = TrainJob(raw), _old(ctx)
         if self._leaves_alone(ctx, job, old):
             return Result()
-        result = Result(audit=ctx.audit)
+        result = Result(audit=ctx.audit, notes=ctx.notes)
         try:
             result.info = self._info(self._draft(ctx, raw))
             await self._judge(ctx, result, result.info, old, raw=raw)

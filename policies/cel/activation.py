@@ -51,6 +51,8 @@ class Activation:
 
     def fault(self, roots: frozenset[str]) -> EvaluationError | None:
         """Why none of these variables may be read: closed, because the engine would read something else."""
+        if not self._faults:
+            return None
         for name in sorted(roots & self._faults.keys()):
             return EvaluationError(self._faults[name], "data")
         return None

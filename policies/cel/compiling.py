@@ -19,7 +19,18 @@ from policies.cel.program import Program, Wants
 from policies.cel.reads import minimal, reads_of
 from policies.cel.risk import risks_of
 from policies.cel.shapes import NAMES, VARIABLES
-from policies.cel.syntax import Call, Const, Ident, Node, Select, Struct, Tree, read, walk
+from policies.cel.syntax import (
+    Call,
+    Const,
+    Ident,
+    Node,
+    Select,
+    Struct,
+    Tree,
+    read,
+    read_types,
+    walk,
+)
 from policies.document import Expression
 
 if TYPE_CHECKING:
@@ -148,7 +159,7 @@ class _Compiler:
             type_, node_types = compiled.type, tree.types
         else:
             type_ = typed.type
-            node_types = read(self.expression.text, typed.expression.serialize()).types
+            node_types = read_types(typed.expression.serialize())
         errors = [*self._result(tree, type_, node_types), *self._optionals(tree, node_types)]
         if errors:
             return errors

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plugins.framework.field import Path
-from policies.cel.activation import Activation, AnyActivation, ScopedActivation
+from policies.cel.activation import Activation, AnyActivation
 from policies.cel.reads import ReadPath
 from policies.cel.syntax import Node, Tree
-from policies.cel.values import EvaluationError, evaluate, kind_of, to_json, to_native
+from policies.cel.values import EvaluationError, Result, evaluate, to_json, to_native
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -52,39 +52,33 @@ class Program:
 
     def evaluate(self, activation: AnyActivation) -> Any | EvaluationError:
         """The value as JSON. Never raises; True only where the expression is true."""
-        value = self.run(self.expression, activation)
-        if isinstance(value, EvaluationError):
-            return value
+        result = self.run(self.expression, activation)
+        if isinstance(result, EvaluationError):
+            return result
         if self.wants in _WANTED:
             kind, words = _WANTED[self.wants]
-            found = kind_of(value)
-            if found != kind:
-                return EvaluationError(f"must be {words}, is of type {found.lower()}", "type")
-        return to_json(value)
+            if result.kind != kind:
+                return EvaluationError(f"must be {words}, is of type {result.kind.lower()}", "type")
+        return to_json(result)
 
     def native(self, activation: AnyActivation) -> Any | EvaluationError:
         """The value as the engine takes it back: for variables."""
-        value = self.run(self.expression, activation)
-        return value if isinstance(value, EvaluationError) else to_native(value)
+        result = self.run(self.expression, activation)
+        return result if isinstance(result, EvaluationError) else to_native(result)
 
     def run(
         self, expression: cel.Expression, activation: AnyActivation
-    ) -> cel.Value | EvaluationError:
+    ) -> Result | EvaluationError:
         """Evaluate this expression, or a part of it, on the data."""
         fault = activation.fault(self.roots)
         if fault is not None:
             return fault
         if isinstance(activation, Activation):
             return evaluate(expression, activation.bound())
-        return self._run_scoped(expression, activation)
-
-    def _run_scoped(
-        self, expression: cel.Expression, activation: ScopedActivation
-    ) -> cel.Value | EvaluationError:
-        value = evaluate(expression, activation.bound(self.variables))
-        if isinstance(value, EvaluationError):
-            return activation.error_behind(value, self.variables) or value
-        return value
+        result = evaluate(expression, activation.bound(self.variables))
+        if isinstance(result, EvaluationError):
+            return activation.error_behind(result, self.variables) or result
+        return result
 
     def source_of(self, node: Node) -> str:
         """The text of a part, printed from the tree."""

@@ -48,6 +48,15 @@ Answers: TypeAlias = Mapping[str, Any]
 """Path -> JSON value, or an EvaluationError."""
 
 
+class Unsendable(ValueError):
+    """A question that no worker can be asked; ``error`` is the answer to it."""
+
+    def __init__(self, error: EvaluationError) -> None:
+        """Keep the answer."""
+        super().__init__(error.message)
+        self.error = error
+
+
 def failed(question: Question, error: EvaluationError) -> Answers:
     """The same error for every expression."""
     return {ask.path: error for ask in question.expressions}
@@ -59,20 +68,22 @@ def encode_question(question: Question, seconds: float) -> bytes:
     Variables that cannot be JSON go as the reason why, so that the answer is the same as in process.
 
     Raises:
-        ValueError: where the frame would be larger than 64 MiB.
+        Unsendable: where the frame would be larger than 64 MiB, or an expression is no text.
     """
     encoded = {name: encode(value) for name, value in question.data.items()}
-    body = orjson.dumps(
-        {
-            "digest": question.digest,
-            "variables": question.variables,
-            "expressions": [[ask.path, ask.text, ask.wants] for ask in question.expressions],
-            "data": {name: orjson.Fragment(b) for name, (b, fault) in encoded.items() if not fault},
-            "faults": {name: fault for name, (_, fault) in encoded.items() if fault},
-            "seconds": seconds,
-        }
-    )
-    return frame(body)
+    raw = {
+        "digest": question.digest,
+        "variables": question.variables,
+        "expressions": [[ask.path, ask.text, ask.wants] for ask in question.expressions],
+        "data": {name: orjson.Fragment(b) for name, (b, fault) in encoded.items() if not fault},
+        "faults": {name: fault for name, (_, fault) in encoded.items() if fault},
+        "seconds": seconds,
+    }
+    try:
+        return frame(orjson.dumps(raw))
+    except TypeError as error:
+        words = "does not compile: must not have halves of surrogate pairs"
+        raise Unsendable(EvaluationError(words)) from error
 
 
 class Received(NamedTuple):
@@ -125,7 +136,10 @@ def decode_reply(body: bytes) -> Reply:
 
 
 def frame(body: bytes) -> bytes:
-    """The length, and the body."""
+    """The length, and the body. Raises Unsendable."""
     if len(body) > MOST_BYTES:
-        raise ValueError(f"a frame of {len(body)} bytes, and at most {MOST_BYTES} are sent")
+        words = (
+            f"is not evaluated: has {len(body)} bytes of data, and at most {MOST_BYTES} are sent"
+        )
+        raise Unsendable(EvaluationError(words, "limit"))
     return HEADER.pack(len(body)) + body

@@ -279,6 +279,13 @@ def read(text: str, serialized: bytes) -> Tree:
     )
 
 
+def read_types(serialized: bytes) -> Mapping[int, Any]:
+    """The static types alone, of a tree that was checked."""
+    wrapped = any_pb2.Any.FromString(serialized)
+    message = _classes()["CheckedExpr"].FromString(wrapped.value)
+    return {entry.key: entry.value for entry in message.type_map}
+
+
 def _node(raw: Any) -> Node:
     """Depth is bounded: the engine's parser takes 32 levels, and macros add a few to each."""
     kind = raw.WhichOneof("expr_kind")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -33,6 +33,7 @@ MOST_CHARACTERS: Final = 4 * 1024 * 1024
 MOST_LEVELS: Final = 64
 """Levels of a result; an expression has at most 32 of its own."""
 
+_PLAIN: Final = frozenset({"BOOL", "INT", "UINT"})
 _SUSPECT: Final = re.compile(rb"\\u0000|[0-9]{19}")
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
@@ -80,15 +81,21 @@ class _Budget:
             )
 
 
-def evaluate(expression: cel.Expression, activation: cel.Activation) -> cel.Value | EvaluationError:
+class Result(NamedTuple):
+    """A value of the engine that is no error, and its kind: asking for it costs as much as small expressions do."""
+
+    kind: str
+    value: cel.Value
+
+
+def evaluate(expression: cel.Expression, activation: cel.Activation) -> Result | EvaluationError:
     """Run the engine; both of its channels for errors lead here."""
     try:
         value = expression.eval(activation)
     except (RuntimeError, TypeError, ValueError, OverflowError, MemoryError) as error:
         return _raised(error)
-    if kind_of(value) == "ERROR":
-        return _error(value)
-    return value
+    kind = _kind_of(value)
+    return _error(value) if kind == "ERROR" else Result(kind, value)
 
 
 def _raised(error: BaseException) -> EvaluationError:
@@ -111,35 +118,37 @@ def _error(value: cel.Value) -> EvaluationError:
     return EvaluationError(message)
 
 
-def kind_of(value: cel.Value) -> str:
+def _kind_of(value: cel.Value) -> str:
     """``NULL``, ``BOOL``, ``LIST``, ``MAP``, ... or the name of a message."""
     name: str = value.type().name()
     return name.partition("<")[0]
 
 
-def to_json(value: cel.Value) -> Any | EvaluationError:
+def to_json(result: Result) -> Any | EvaluationError:
     """A result as JSON: maps sorted by key, times as texts, quantities canonical."""
+    if result.kind in _PLAIN:
+        return result.value.value()
     try:
-        return _json(value, _Budget(), 0)
+        return _json(result.value, _Budget(), 0)
     except _Refused as refused:
         return refused.error
 
 
-def to_native(value: cel.Value) -> Any | EvaluationError:
+def to_native(result: Result) -> Any | EvaluationError:
     """A result as it can be given back to the engine as a variable: times and library values stay what they are."""
     try:
-        return _native(value, _Budget(), 0)
+        return _native(result.value, _Budget(), 0)
     except _Refused as refused:
         return refused.error
 
 
 def _json(value: cel.Value, budget: _Budget, level: int) -> Any:
-    kind = kind_of(value)
+    kind = _kind_of(value)
     budget.take()
     match kind:
         case "NULL":
             return None
-        case "BOOL" | "INT" | "UINT":
+        case _ if kind in _PLAIN:
             return value.value()
         case "DOUBLE":
             return _number(value.value())
@@ -163,7 +172,7 @@ def _json(value: cel.Value, budget: _Budget, level: int) -> Any:
 
 
 def _native(value: cel.Value, budget: _Budget, level: int) -> Any:
-    kind = kind_of(value)
+    kind = _kind_of(value)
     match kind:
         case "LIST":
             budget.take()

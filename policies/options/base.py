@@ -81,6 +81,8 @@ class Option(Protocol):
     name: ClassVar[str]
     """As in the SDK: ``PodTemplateOverrides``."""
     facts: ClassVar[Facts]
+    judges: ClassVar[bool] = False
+    """Whether ``check`` says anything."""
 
     @abstractmethod
     def expressions(self) -> Iterable[Expression]:

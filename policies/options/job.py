@@ -163,6 +163,7 @@ class Naming(Option):
 
     key: ClassVar[str] = "naming"
     name: ClassVar[str] = "Naming"
+    judges: ClassVar[bool] = True
     facts: ClassVar[Facts] = Facts(
         fields=("pattern", "generateNamePrefix"),
         merge="a rule that is checked: every policy's must hold. Advice under defaults, refused under overrides",

@@ -78,7 +78,7 @@ def refusals(outcome: Outcome) -> list[str]:
 
 
 LABEL = "metadata", "labels"
-QUEUE = {"labels": {"queue": "default-queue"}}
+QUEUE: Json = {"labels": {"queue": "default-queue"}}
 
 
 def test_a_default_fills_what_the_user_left_out() -> None:
@@ -250,7 +250,7 @@ def test_mutate_warn_announces_and_writes_nothing() -> None:
 # Limits and validations
 
 
-LIMIT = {"limits": [{"name": "few", "nodes": {"max": 2}}]}
+LIMIT: Json = {"limits": [{"name": "few", "nodes": {"max": 2}}]}
 
 
 def test_a_limit_judges_the_resolved_job() -> None:
@@ -370,6 +370,40 @@ def test_a_policy_that_fails_harms_no_other() -> None:
     )
     [error] = refusals(admit(make_train_job().nodes(3), broken, policy("good", **LIMIT)))
     assert "[good/few]" in error
+
+
+NAMING: Json = {"naming": {"pattern": "[a-z]+-[0-9]+"}}
+
+
+def test_naming_is_advice_under_defaults_and_a_refusal_under_overrides() -> None:
+    assert admit(make_train_job("a-1"), policy(overrides=NAMING)).allowed
+    outcome = admit(make_train_job("nope"), policy(defaults=NAMING))
+    assert outcome.allowed
+    assert "must match the pattern" in outcome.findings.warnings[0]
+    [error] = refusals(admit(make_train_job("nope"), policy(overrides=NAMING)))
+    assert error.startswith('metadata.name: [rules/naming] Invalid value: "nope": must match')
+
+
+def test_pods_of_a_line_that_has_no_words_for_them_are_refused_by_name() -> None:
+    rules = from_yaml("""
+      defaults: {podTemplateOverrides: [{targetJobs: [{name: node}], spec: {nodeSelector: {a: b}}}]}
+    """)
+    [error] = refusals(admit(make_train_job(), rules, line="2.0"))
+    assert error.startswith("[rules] Forbidden:")
+    assert "2.0" in error
+
+
+def test_what_policies_wrote_goes_when_they_are_gone() -> None:
+    rules = from_yaml("""
+      defaults: {labels: {queue: q}}
+      overrides: {podTemplateOverrides: [{targetJobs: [{name: node}], spec: {nodeSelector: {a: b}}}]}
+    """)
+    before = stored(admit(make_train_job().suspended(), rules))
+    touched = deepcopy(before.obj)
+    touched["metadata"]["labels"]["new"] = "label"
+    after = admit(Given(touched), old=before)
+    assert at(after, *LABEL) == {"new": "label"}
+    assert at(after, "spec", "runtimePatches") in (None, [])
 
 
 # Params and exceptions
@@ -519,7 +553,7 @@ def test_the_same_manifest_again_is_a_no_op() -> None:
 # Who created the job
 
 
-SUBJECTS = {"subjects": {"users": ["alice*"]}}
+SUBJECTS: Json = {"subjects": {"users": ["alice*"]}}
 
 
 def test_subjects_are_those_who_created_the_job() -> None:

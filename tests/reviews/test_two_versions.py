@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from plugins import podgroup_totals
-from plugins.framework import applied, profile, schema
+from plugins.framework import applied, profile, schema, totals
 from plugins.framework.api import names
 from plugins.framework.cluster import Snapshot
 from plugins.framework.context import Context
@@ -72,7 +72,7 @@ class Recount(PodGroupTotals):
 
     def record_resolution(self, ctx: Context, draft: Draft) -> None:
         del ctx
-        members = podgroup_totals.compute(draft.info).members
+        members = totals.of(draft.info).members
         draft.set(podgroup_totals.PATH, orjson.dumps({"version": 2, "members": members}).decode())
 
 

@@ -178,12 +178,32 @@ def test_titles_name_what_there_is() -> None:
     assert title_of([]) == "object (no name)"
 
 
-def test_a_folder_must_be_one(tree: Callable[..., Path]) -> None:
+def test_what_is_named_must_be_there(tree: Callable[..., Path]) -> None:
     folder = tree({"a.yaml": "a: 1"})
     with pytest.raises(ConfigError, match=r"nowhere: No such file or directory$"):
         read_tree(folder / "nowhere")
-    with pytest.raises(ConfigError, match=r"a\.yaml: Not a directory$"):
-        read_tree(folder / "a.yaml")
+    with pytest.raises(ConfigError, match=r"nothing\.yaml: No such file or directory$"):
+        read_tree(folder, folder / "nothing.yaml")
+
+
+def test_files_and_folders_are_read_beside_a_folder_each_file_once(
+    tree: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tree({"a.yaml": "kind: A\nmetadata: {name: a}"})
+    beside = tmp_path / "rules.txt"
+    beside.write_text("kind: B\nmetadata: {name: b}")
+    documents = read_tree(folder, beside, folder / "a.yaml", folder)
+    assert sorted(d.obj["kind"] for d in documents) == ["A", "B"]
+
+
+def test_the_same_object_in_a_folder_and_beside_it_is_there_twice(
+    tree: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tree({"a.yaml": "kind: A\nmetadata: {name: a}"})
+    beside = tmp_path / "b.yaml"
+    beside.write_text("kind: A\nmetadata: {name: a}")
+    with pytest.raises(ConfigError, match=r"A a is there twice: .*a\.yaml:1 and .*b\.yaml:1$"):
+        read_tree(folder, beside)
 
 
 def test_a_link_to_nowhere_is_a_missing_file(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from webhook.files import read_tree
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from webhook.asked import Asked
     from webhook.offline import Outcome
     from webhook.yamlio import Document
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
         "What an update of a stored TrainJob would meet": (
             "admit -f new.yaml --old old.yaml --from cluster/"
         ),
+        "With a policy that is not in force yet, as somebody else": (
+            "admit -f job.yaml --from cluster/ -p new-policy.yaml --user ann@example.com --groups vision"
+        ),
+        "Whether it still passes once an exception has expired": (
+            "admit -f job.yaml --from cluster/ --now 2027-04-01T00:00:00Z"
+        ),
         "Answer a recorded AdmissionReview": "admit -f - --from cluster/ -o review < review.json",
         "Create it only if it is admitted": (
             "admit -f job.yaml --from cluster/ > admitted.yaml && kubectl create -f admitted.yaml"
@@ -36,11 +43,9 @@ if TYPE_CHECKING:
 )
 @options.filename
 @options.directory
-@click.option(
-    "--old",
-    metavar="FILE",
-    help="The stored objects: makes it an update of them.",
-)
+@options.policies
+@options.old
+@options.asked
 @options.output(("yaml", "json", "patch", "diff", "review"))
 @options.trainer_version
 @options.profile
@@ -49,6 +54,8 @@ def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
+    policies: tuple[Path, ...],
+    asked: Asked,
     old: str | None,
     output: str,
     trainer_version: str | None,
@@ -60,13 +67,17 @@ def command(  # noqa: PLR0913  # one argument an option
     FILE may hold TrainJobs, TrainingRuntimes, ClusterTrainingRuntimes, or AdmissionReviews of them, and,
     with --podgroups, of the PodGroups of TrainJobs that are in DIR.
     They first meet what the API server would do to them (pruning, defaults, types, CEL rules), then
-    the plugins. A refused object is not printed; all that is wrong with it goes to stderr.
+    the plugins and the policies. A refused object is not printed; all that is wrong with it goes to stderr.
     """
     from webhook import offline  # noqa: PLC0415  # the engine, and not for `--help`
 
     report = Report.on_stderr()
     engine = offline.load(
-        read_tree(directory), line=trainer_version, profile=profile, pod_groups=pod_groups
+        read_tree(directory, *policies),
+        line=trainer_version,
+        profile=profile,
+        pod_groups=pod_groups,
+        asked=asked,
     )
     documents = read_ours(filename, ALL_OURS, report, any_review=True)
     stored = read_old(old, report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -9,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -38,12 +40,55 @@ def folder(*, required: bool) -> Callable[[_F], _F]:
 
 
 directory = folder(required=True)
+policies = click.option(
+    "-p",
+    "--policies",
+    "policies",
+    metavar="FILE",
+    type=PATH,
+    multiple=True,
+    help="Policies in addition to those in DIR, with their exceptions and params: a file or a folder; again for more.",
+)
 profile = path("--profile", about="Which plugins run, in which order, with which arguments.")
 pod_groups = click.option(
     "--podgroups",
     "pod_groups",
     is_flag=True,
     help="Correct the PodGroups that the Trainer makes: only pods that exist first can be a gang.",
+)
+old = click.option(
+    "--old",
+    metavar="FILE",
+    help="The stored objects: makes it an update of them.",
+)
+policies = click.option(
+    "-p",
+    "--policies",
+    metavar="FILE|DIR",
+    type=PATH,
+    multiple=True,
+    help="Policies, exceptions and params besides those in DIR, in the place of those of the same name. "
+    "May be given several times.",
+)
+user = click.option(
+    "--user",
+    metavar="NAME",
+    default="",
+    help="Who creates the TrainJobs, for the subjects of policies; an AdmissionReview says it itself.",
+)
+groups = click.option(
+    "--groups",
+    metavar="NAME,...",
+    callback=lambda _ctx, _param, value: tuple(filter(None, value.split(","))),
+    default="",
+    help="The groups of that user, with commas between them.",
+)
+namespace_labels = click.option(
+    "--namespace-labels",
+    metavar="KEY=VALUE,...",
+    callback=lambda _ctx, _param, value: _labels(value),
+    default="",
+    help="Labels of the namespaces that DIR does not hold.",
 )
 log_level = click.option(
     "--log-level",
@@ -60,6 +105,17 @@ trainer_version = click.option(
 )
 
 
+def _labels(text: str) -> dict[str, str]:
+    """``a=b,c=d`` as a mapping. Raises BadParameter."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise click.BadParameter(
+                f"{text!r} is not KEY=VALUE,..., such as tier=research,ring=canary"
+            )
+    return {key: value for key, _, value in pairs}
+
+
 def output(choices: Sequence[str]) -> Callable[[_F], _F]:
     """``-o``: the first choice is the default."""
     return click.option(
@@ -70,6 +126,122 @@ def output(choices: Sequence[str]) -> Callable[[_F], _F]:
         show_default=True,
         help="What to print.",
     )
+
+
+class Groups(click.ParamType[tuple[str, ...]]):
+    """``a,b`` as names."""
+
+    name = "NAME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split at commas."""
+        if not isinstance(value, str):
+            return tuple(value)
+        found = tuple(part.strip() for part in value.split(","))
+        if not all(found):
+            self.fail(f"{value!r} has an empty name in it", param, ctx)
+        return found
+
+
+class Labels(click.ParamType[dict[str, str]]):
+    """``k=v,...`` as labels."""
+
+    name = "K=V,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str]:
+        """Split, and judge keys and values as the API server would."""
+        from plugins.framework.schema.syntax import (  # noqa: PLC0415  # not for `--help`
+            not_label_value,
+            not_qualified_name,
+        )
+
+        if not isinstance(value, str):
+            return dict(value)
+        found: dict[str, str] = {}
+        for part in value.split(","):
+            key, equals, text = part.strip().partition("=")
+            if not equals:
+                self.fail(f"{part!r} is not KEY=VALUE, such as tier=research", param, ctx)
+            for problem in (*not_qualified_name(key), *not_label_value(text)):
+                self.fail(f"{part!r} can be no label: {problem}", param, ctx)
+            if found.setdefault(key, text) != text:
+                self.fail(f"{key} has two values", param, ctx)
+        return found
+
+
+class Moment(click.ParamType["datetime"]):
+    """A moment by RFC 3339."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Read as the documents' own moments are read."""
+        from policies.reading.syntax import moment  # noqa: PLC0415  # not for `--help`
+
+        found: datetime | None = moment(value) if isinstance(value, str) else value
+        if found is None:
+            self.fail(f"{value!r} is no time by RFC 3339, such as 2027-03-31T00:00:00Z", param, ctx)
+        return found
+
+
+_user = click.option(
+    "--user", metavar="NAME", default="", help="Who sends it, where the input does not say."
+)
+_groups = click.option(
+    "--groups",
+    type=Groups(),
+    metavar="NAME,...",
+    multiple=True,
+    help="The groups of --user; again, or with commas, for more.",
+)
+_namespace_labels = click.option(
+    "--namespace-labels",
+    type=Labels(),
+    metavar="K=V,...",
+    default={},
+    help="Labels of the namespace, before those that it has in DIR.",
+)
+_now = click.option(
+    "--now",
+    type=Moment(),
+    metavar="TIME",
+    help="When it is sent (RFC 3339), by which exceptions expire. Without it: now.",
+)
+
+
+def asked(command: _F) -> _F:
+    """Who sends the documents, where and when: four options that the command gets as one ``asked``."""
+
+    @functools.wraps(command)
+    def asking(
+        *,
+        user: str,
+        groups: tuple[tuple[str, ...], ...],
+        namespace_labels: dict[str, str],
+        now: datetime | None,
+        **others: Any,
+    ) -> Any:
+        from plugins.framework.api.admission import UserInfo  # noqa: PLC0415  # not for `--help`
+        from webhook.asked import Asked  # noqa: PLC0415
+
+        names = tuple(name for some in groups for name in some)
+        return command(
+            asked=Asked(
+                user=UserInfo(username=user, groups=names),
+                namespace_labels=namespace_labels,
+                now=now,
+            ),
+            **others,
+        )
+
+    decorated: Any = _user(_groups(_namespace_labels(_now(asking))))
+    return decorated  # type: ignore[no-any-return]  # the same command, with fewer arguments
 
 
 class Address(click.ParamType[tuple[str, int]]):

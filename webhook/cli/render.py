@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from webhook.asked import Asked
     from webhook.offline import Rendered
     from webhook.yamlio import Document
 
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 )
 @options.filename
 @options.directory
+@options.policies
 @click.option("--admitted", is_flag=True, help="Render the TrainJobs as admit would leave them.")
+@options.asked
 @options.output(("yaml", "json", "table"))
 @options.trainer_version
 @options.profile
@@ -44,6 +47,8 @@ def command(  # noqa: PLR0913  # one argument an option
     *,
     filename: str,
     directory: Path,
+    policies: tuple[Path, ...],
+    asked: Asked,
     admitted: bool,
     output: str,
     trainer_version: str | None,
@@ -59,7 +64,11 @@ def command(  # noqa: PLR0913  # one argument an option
 
     report = Report.on_stderr()
     engine = offline.load(
-        read_tree(directory), line=trainer_version, profile=profile, pod_groups=pod_groups
+        read_tree(directory, *policies),
+        line=trainer_version,
+        profile=profile,
+        pod_groups=pod_groups,
+        asked=asked,
     )
     documents = read_ours(filename, TRAIN_JOBS, report)
     results = []

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     cls=Examples,
     examples={
         "Answer on this machine, and write the CA certificate beside": "serve --from cluster/",
+        "With policies beside the folder": "serve --from cluster/ -p policies/",
         "Answer on all addresses": "serve --from cluster/ --listen :9443 --health-listen :8081",
         "Answer for a cluster, from outside of it": "serve --kubeconfig ~/.kube/config",
         "Choose the plugins": "serve --from cluster/ --profile profile.yaml",
     },
 )
 @options.folder(required=False)
+@options.policies
 @options.path(
     "--kubeconfig", about="The cluster that this kubeconfig names, followed by list and watch."
 )
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
 def command(  # noqa: PLR0913  # one argument an option
     *,
     directory: Path | None,
+    policies: tuple[Path, ...],
     kubeconfig: Path | None,
     context: str | None,
     in_cluster: bool,
@@ -127,6 +130,8 @@ def command(  # noqa: PLR0913  # one argument an option
     """
     if sum((directory is not None, kubeconfig is not None, in_cluster)) != 1:
         raise click.UsageError("give one of --from DIR, --kubeconfig FILE and --in-cluster")
+    if policies and directory is None:
+        raise click.UsageError("--policies goes with --from; a cluster has its policies itself")
     if context is not None and kubeconfig is None:
         raise click.UsageError("--context goes with --kubeconfig")
     if cert_dir is not None and (in_cluster or cert_files is not None):
@@ -137,6 +142,7 @@ def command(  # noqa: PLR0913  # one argument an option
     return wiring.run(
         ServeOptions(
             directory=directory,
+            policies=policies,
             kubeconfig=kubeconfig,
             context=context,
             in_cluster=in_cluster,

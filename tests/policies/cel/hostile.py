@@ -62,6 +62,13 @@ EXPRESSIONS: Final[dict[str, str]] = {
     "a regex over a megabyte, for each step": (
         "lists.range(9999).all(i, !object.metadata.annotations['big'].matches('(x+x+)+y'))"
     ),
+    "many regexes over a megabyte, for each step": (
+        "lists.range(9999).all(i, "
+        + " && ".join(
+            f"!object.metadata.annotations['big'].matches('(x+x+)+{c}')" for c in "abcdefgh" * 6
+        )
+        + ")"
+    ),
     "find over a megabyte, for each step": (
         "lists.range(9999).all(i, object.metadata.annotations['big'].find('(x+x+)+y') == '')"
     ),

@@ -131,7 +131,7 @@ def test_a_caret_stands_under_the_column() -> None:
 
 def test_variables_have_the_types_of_their_expressions() -> None:
     spec = compiled("object.spec")
-    assert compiled("variables.spec.suspend", "bool", {"spec": spec})
+    assert compiled("variables.spec.suspend", "bool", {"spec": spec}).type.name() == "BOOL"
     assert refused("variables.spec.suspendd", "bool", {"spec": spec}) == [
         'column 15: variables.spec has no field "suspendd": did you mean "suspend"?'
     ]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import pytest
 
+from plugins.framework.field import FieldError
 from policies import cel
 from policies.document import Expression
 from tests.policies.cel.hostile import EXPRESSIONS, data
 from tests.policies.cel.shim import PATH, compiled, value
 
 
-def _compiled(name: str) -> cel.Program | list[object]:
+def _compiled(name: str) -> cel.Program | list[FieldError]:
     return cel.compile(Expression(EXPRESSIONS[name], PATH), wants="any", variables={})
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plugins.framework.field import Findings
+from webhook.asked import Asked
 from webhook.yamlio import Document
 
 UID = "00000000-0000-0000-0000-000000000000"
@@ -103,6 +104,7 @@ class Engine:
     on_convert: Callable[[Document, str], Converted] = lambda d, _to: Converted(obj=d.obj)
     loaded: tuple[list[Document], str | None, Path | None] | None = None
     pod_groups: bool = False
+    asked: Asked | None = None
     old: list[Document | None] = field(default_factory=list)
 
     def load(
@@ -112,8 +114,10 @@ class Engine:
         line: str | None,
         profile: Path | None,
         pod_groups: bool = False,
+        asked: Asked | None = None,
     ) -> Engine:
         self.loaded = (documents, line, profile)
+        self.asked = asked
         self.pod_groups = pod_groups
         return self
 
