@@ -171,6 +171,8 @@ PASSING: dict[str, Callable[[], tuple[Json, Json | None, dict[str, Any]]]] = {
     ),
     "the status is written": lambda: (BROKEN, SOUND, {"subResource": "status"}),
 }
+
+
 @pytest.mark.parametrize("name", PASSING)
 def test_a_stored_one_that_is_broken_is_let_be_where(name: str) -> None:
     obj, old, more = PASSING[name]()
