@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from plugins.framework import lines, values
 from plugins.framework.api import names
 from plugins.framework.cluster import keep
-from plugins.framework.field import Findings, Path
-from policies import exceptions, options, reading, rollout
+from plugins.framework.field import Findings
+from policies import options, reading, rollout, standing
 from policies.compile import PolicySet
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plugins.framework.lines import Line
     from plugins.framework.runtime import CompiledRuntime
     from policies.compile import Compiled
-    from policies.document import Policy, PolicyException, RuntimeMatch
+    from policies.document import Policy, RuntimeMatch
 
 _WILD: Final = frozenset("*?")
 
@@ -73,7 +73,7 @@ def judge(
             findings.warn(*_inexpressible(policy, line))
         findings.warn(*_missing(policy, cluster, line or lines.NEWEST))
     if document.exception is not None:
-        findings.warn(*_idle(document.exception, beside, now=now))
+        findings.warn(*standing.idle(document.exception, beside, now=now))
     return findings
 
 
@@ -109,28 +109,3 @@ def _named(
             found = cluster.runtime(kind, namespace, match.name, line)
             if found is not None:
                 yield found
-
-
-def _idle(exception: PolicyException, beside: PolicySet, *, now: datetime) -> Iterator[str]:
-    """Why it will not, or not for as long as it says, loosen what it names."""
-    there = {
-        (policy.key.kind, policy.key.namespace, policy.key.name): policy.policy
-        for policy in beside.policies
-    }
-    if exception.expires_at <= now:
-        yield f"spec.expiresAt: {exceptions.time(exception.expires_at)} is over: it loosens nothing"
-    for index, target in enumerate(exception.policies):
-        at = Path("spec", "policies").index(index)
-        namespace = "" if target.kind == names.POLICY else exception.key.namespace
-        policy = there.get((target.kind, namespace, target.name))
-        if policy is None:
-            yield f"{at}: there is no {target.kind} {target.name}"
-            continue
-        offered = policy.exceptions.rules
-        for rule in sorted(target.rules - offered) or ([""] if not offered else []):
-            what = f"{rule}: " if rule else ""
-            some = ", ".join(sorted(offered)) or "nothing"
-            yield f"{at}: {what}{policy.key} does not offer it to exceptions; it offers {some}"
-        end = exceptions.ends(exception, policy, now=now)
-        if end < exception.expires_at:
-            yield f"{at}: ends at {exceptions.time(end)} already: {policy.key} offers no more"

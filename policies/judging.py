@@ -93,6 +93,7 @@ class Judge:
         for matched in judging:
             broken += yield from self._rules(matched, answers.get(matched.key, {}))
         for each in broken:
+            run.acted.append((each.matched.key, each.actions))
             self._act(each.actions, each.errors, f"{each.matched.key}/{each.rule}")
         self._annotate(answers)
         if not self._metadata_only:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError, Path
     from policies.compile import CompiledPolicy, PolicySet
-    from policies.document import Expression, Key, Policy
+    from policies.document import Action, Expression, Key, Policy
     from policies.matching import Creator, Place
     from policies.merging import Conflict
     from policies.options import Option
@@ -73,6 +73,10 @@ class Run:
     """What each option wanted to write, in any round."""
     effects: list[tuple[Mode, Effect]] = field(default_factory=list)
     """What was written, in any round."""
+    failed: dict[Key, str] = field(default_factory=dict)
+    """What is wrong with policies, also with those that are passed over then."""
+    acted: list[tuple[Key, Sequence[Action]]] = field(default_factory=list)
+    """What was done about each rule that the job breaks."""
     trace: Trace | None = None
     """Where to say what is found, for those who ask why."""
     _reads: frozenset[cel.ReadPath] | None = None
@@ -84,7 +88,7 @@ class Run:
 
     def begin_round(self) -> None:
         """What was found wrong in an earlier round may be mended by now."""
-        self.faults, self.warnings = {}, []
+        self.faults, self.warnings, self.failed = {}, [], {}
         self.wrote_before, self.writers = self.writers, {}
         if self.trace is not None:
             self.trace.begin_round()
@@ -96,7 +100,7 @@ class Run:
         old_labels = None if old is None else type(job)(old).labels
         asked: list[tuple[Matched, Sequence[Expression]]] = []
         for matched in self.candidates:
-            if matched.compiled.is_unconditional:
+            if matched.compiled.is_unconditional and not matched.compiled.problems:
                 asked.append((matched, ()))
                 continue
             policy = matched.policy
@@ -200,6 +204,7 @@ class Run:
         """A fault of a policy, told once a policy: with failurePolicy Ignore it is passed over, and that is said."""
         if self.trace is not None:
             self.trace.fault(matched.key, text)
+        self.failed.setdefault(matched.key, text)
         if matched.policy.failure_policy == "Ignore":
             self.warn(f"[{matched.key}] is passed over: {text}")
         elif matched.key not in self.faults:

@@ -1,21 +1,28 @@
 """What is counted, under which names, and with which labels.
 
 Labels are closed sets: no namespace, no user, no object's name (kyverno/kyverno#13733: a series per
-job name fills the memory until the process is killed). Those are in the log.
+job name fills the memory until the process is killed). Those are in the log. Policies have series of their own,
+but only so many of them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter as Counted
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, exposition
-from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.registry import Collector
 
+from plugins.framework.api import names
 from webhook.mode import MODES, RIGHT
 
 if TYPE_CHECKING:
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
+    from policies.counts import Counts, Outcome
     from webhook.mode import Mode
     from webhook.review import Answer
     from webhook.workers import Event
@@ -66,6 +74,52 @@ class _Reviews(Collector):
         for webhook, durations in self.durations.items():
             seconds.add_metric([webhook], durations.cumulative(), durations.sum)
         yield seconds
+
+
+MOST_POLICIES: Final = 500
+"""Policies with series of their own. Platform engineers name policies, and teams may where they have the right to;
+what is past this many is counted together, so that nobody fills the memory."""
+OTHERS: Final = "(others)"
+
+
+class PolicyMetrics(Collector):
+    """What policies did, and whether they are sound."""
+
+    def __init__(
+        self, counts: Counts, documents: Callable[[], Mapping[tuple[str, bool], int]]
+    ) -> None:
+        """``documents`` says how many there are, by kind and whether they are sound."""
+        self._counts = counts
+        self._documents = documents
+
+    def collect(self) -> Iterator[Metric]:
+        """Read it off when it is asked for."""
+        done = CounterMetricFamily(
+            "stationmaster_policy_requests",
+            "Requests by policy and what it did; of faults and conflicts, calls. No dry runs.",
+            labels=["policy", "outcome"],
+        )
+        others: Counted[Outcome] = Counted()
+        for number, (key, counter) in enumerate(sorted(self._counts.totals.items())):
+            if number >= MOST_POLICIES:
+                others.update(counter)
+                continue
+            for outcome, count in counter.items():
+                done.add_metric([str(key), outcome], count)
+        for outcome, count in others.items():
+            done.add_metric([OTHERS, outcome], count)
+        yield done
+        there = GaugeMetricFamily(
+            "stationmaster_policy_documents",
+            "Policies and exceptions, by whether they are sound; one that is not does what its failurePolicy says.",
+            labels=["kind", "ready"],
+        )
+        found = self._documents()
+        for kind in names.POLICY_DOCUMENTS:
+            for is_ready in (True, False):
+                labels = [kind, str(is_ready).lower()]
+                there.add_metric(labels, found.get((kind, is_ready), 0))
+        yield there
 
 
 class _Durations:

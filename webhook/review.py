@@ -22,6 +22,7 @@ from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterE
 from plugins.framework.field import FieldError, Findings
 from plugins.framework.pipeline import Pipeline, Result
 from plugins.framework.runtime import CompiledRuntime
+from policies.plugin import PlatformPolicy
 from webhook import documents, podgroups
 from webhook.assembly import platform_policy
 from webhook.documents import Documents
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from plugins.framework.context import Evaluate
     from plugins.framework.lines import Line
+    from policies.counts import Counts
     from webhook.podgroups import Owners
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -137,6 +139,7 @@ class Reviewer:
 
     __slots__ = (
         "_clock",
+        "_counts",
         "_documents",
         "_evaluate",
         "_line",
@@ -162,12 +165,13 @@ class Reviewer:
         owners: Owners | None = None,
         switch: Position = ENFORCING,
         on_context: Callable[[Context], None] | None = None,
+        counts: Counts | None = None,
     ) -> None:
         """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own.
 
         PodGroups are corrected where ``owners`` are and the profile has a plugin for it, policies judged where it has
         the one that knows them. ``on_context`` is given each request's Context before it is judged, to put notes there
-        that ask why.
+        that ask why; ``counts`` is told what policies did, but for dry runs.
         """
         self._live = live
         self._owners = owners
@@ -179,6 +183,7 @@ class Reviewer:
         self._evaluate = evaluate
         self._switch = switch
         self._on_context = on_context
+        self._counts = counts
         policy = platform_policy(pipeline)
         self._documents = None if policy is None else Documents(policy, clock=clock)
 
@@ -195,11 +200,17 @@ class Reviewer:
     ) -> Verdict:
         """Judge one request as far as the mode asks for it."""
         mode = self._switch.mode
-        if mode == "enforce":
-            return await self._judge(phase, request, deadline)
         if mode == "off":
             return Verdict(request=request, result=Result(), mode=mode)
-        return replace(await self._as_if_enforced(phase, request, deadline), mode=mode)
+        if mode == "enforce":
+            verdict = await self._judge(phase, request, deadline)
+        else:
+            verdict = replace(await self._as_if_enforced(phase, request, deadline), mode=mode)
+        run = verdict.result.notes.get(PlatformPolicy.name)
+        if run is not None and self._counts is not None and not request.dry_run:
+            is_last = phase == "validate" or (verdict.refuses and mode == "enforce")
+            self._counts.add(run, is_last=is_last)
+        return verdict
 
     async def _as_if_enforced(
         self, phase: Phase, request: AdmissionRequest, deadline: float | None

@@ -26,12 +26,14 @@ from certs.keypair import Front
 from plugins.framework import lines
 from plugins.framework.api import names
 from plugins.framework.errors import ConfigError
+from policies import standing
+from policies.counts import Counts
 from webhook import files, logs, mode, offline, podgroups, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline, platform_policy
 from webhook.certfiles import CertificateFiles
 from webhook.kube.reflector import Surroundings
-from webhook.metrics import Recorder
+from webhook.metrics import PolicyMetrics, Recorder
 from webhook.mode import Switch
 from webhook.routes import Check, Health
 from webhook.trust import Standalone
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from webhook.kube.calls import Calls
     from webhook.kube.events import Mirror
     from webhook.kube.lease import Clock, Elector
+    from webhook.kube.statuses import Statuses
     from webhook.podgroups import Owned, Owner
     from webhook.review import Live
     from webhook.yamlio import Document
@@ -116,6 +119,11 @@ class Origin(Protocol):
     def mirror(self) -> Mirror | None:
         """What writes Events, where that is to be done."""
 
+    @property
+    @abstractmethod
+    def statuses(self) -> Statuses | None:
+        """What says how policies fare, where there is somewhere to say it."""
+
     @abstractmethod
     async def owned(self, ctx: Context, owner: Owner) -> Owned:
         """The TrainJob of a PodGroup. Raises Unresolved."""
@@ -178,7 +186,10 @@ class Service:
         pipeline = build_pipeline(options.profile, recorder, pod_groups=options.pod_groups)
         switch = Switch(recorder=recorder, logger=logger)
         self._workers = Pool(on_event=recorder.worker)
-        self._origin: Origin = _origin(options, pipeline, recorder, logger, switch)
+        counts = Counts(time.monotonic)
+        self._origin: Origin = _origin(
+            options, pipeline, recorder, logger, switch, counts=counts, workers=self._workers
+        )
         reviewer = review.Reviewer(
             pipeline,
             lambda: self._origin.snapshot,
@@ -189,7 +200,19 @@ class Service:
             live=self._origin.live,
             owners=self._origin,
             switch=switch,
+            counts=counts,
         )
+        policy = platform_policy(pipeline)
+        if policy is not None:
+            workers = self._workers
+            recorder.registry.register(
+                PolicyMetrics(
+                    counts,
+                    lambda: standing.count(
+                        policy.policies(self._origin.snapshot), workers.quarantined
+                    ),
+                )
+            )
         self._elector = _elector(options, self._origin.calls)
         self._trust = _trust(options, self._origin.calls, self._elector, recorder, logger)
         self._admission = Admission(reviewer, recorder=recorder, logger=logger)
@@ -206,11 +229,11 @@ class Service:
 
     def _alive(self) -> dict[str, Check]:
         """Neither an API server that is down nor a certificate that has ended: no restart mends those."""
-        mirror = self._origin.mirror
-        events: dict[str, Check] = {"events": mirror.stalled} if mirror else {}
+        mirror, statuses = self._origin.mirror, self._origin.statuses
         return {
             "certificate": self._trust.stalled,
-            **events,
+            **({"events": mirror.stalled} if mirror else {}),
+            **({"policies": statuses.stalled} if statuses else {}),
             "chores": lambda: f"ended: {', '.join(self._ended)}" if self._ended else None,
         }
 
@@ -263,6 +286,9 @@ class Service:
         if self._elector is not None and self._origin.mirror is not None:
             events = self._origin.mirror.run(self._elector)
             chores.append(asyncio.create_task(events, name="events"))
+        if self._elector is not None and self._origin.statuses is not None:
+            statuses = self._origin.statuses.run(self._elector)
+            chores.append(asyncio.create_task(statuses, name="policies"))
         for chore in chores:
             chore.add_done_callback(self._tell_of)
         try:
@@ -303,12 +329,15 @@ class Service:
         loop.add_signal_handler(signal.SIGINT, self.stop, 0.0)
 
 
-def _origin(
+def _origin(  # noqa: PLR0913  # all that a cluster tells
     options: ServeOptions,
     pipeline: Pipeline,
     recorder: Recorder,
     logger: FilteringBoundLogger,
     switch: Switch,
+    *,
+    counts: Counts,
+    workers: Pool,
 ) -> Origin:
     """Raises ConfigError where not exactly one is named."""
     named = (options.directory is not None, options.kubeconfig is not None, options.in_cluster)
@@ -323,7 +352,14 @@ def _origin(
     uniform = random.SystemRandom().uniform
     around = Surroundings(clock=time.monotonic, sleep=asyncio.sleep, uniform=uniform)
     return Cluster(
-        options, pipeline, recorder=recorder, logger=logger, around=around, switch=switch
+        options,
+        pipeline,
+        recorder=recorder,
+        logger=logger,
+        around=around,
+        switch=switch,
+        counts=counts,
+        workers=workers,
     )
 
 
@@ -414,6 +450,7 @@ class Folder:
 
     calls: Calls | None = None
     mirror: Mirror | None = None
+    statuses: Statuses | None = None
 
     def __init__(
         self,

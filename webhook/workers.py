@@ -45,6 +45,7 @@ MOST_MEMORY: Final = 1024 * 1024 * 1024
 """Bytes of address space of a worker; 150 MB of it is what the interpreter and the engine take from the start."""
 MOST_KILLS: Final = 2
 """After which a policy is quarantined."""
+KILLED: Final = f"its worker was killed {MOST_KILLS} times"
 MOST_WAITING: Final = 4096
 """Questions that wait. More are refused at once: they would not be answered in time."""
 START_SECONDS: Final = 30.0
@@ -297,6 +298,10 @@ class Pool:
             if strikes.kills >= MOST_KILLS
         }
 
+    def quarantine(self, policy: str, digest: str) -> None:
+        """Evaluate it no more with this digest: another replica's workers were killed for it."""
+        self._strikes[policy] = _Strikes(digest, MOST_KILLS)
+
     def retain(self, policies: Iterable[str]) -> None:
         """Forget the kills of policies that no longer exist."""
         known = set(policies)
@@ -378,7 +383,7 @@ class Pool:
         if self.quarantined.get(question.policy) == question.digest:
             self._on_event(Event("quarantined", question.policy, question.digest))
             return EvaluationError(
-                f"is not evaluated: its worker was killed {MOST_KILLS} times, until the policy changes",
+                f"is not evaluated, and the policy is not Ready until it changes: {KILLED}",
                 "quarantined",
             )
         if self._queue.size >= MOST_WAITING:

@@ -151,7 +151,8 @@ def test_the_same_is_asked_of_namespaced_ones_and_of_exceptions() -> None:
     assert [path for path, _ in Cluster().ask(endless).causes] == ["spec.expiresAt"]
 
 
-BROKEN = policy(validations=[{"name": "v", "expression": "nothing.there"}])
+BROKEN: Json = policy(validations=[{"name": "v", "expression": "nothing.there"}])
+
 PASSING: dict[str, Callable[[], tuple[Json, Json | None, dict[str, Any]]]] = {
     "only metadata change": lambda: (
         {**BROKEN, "metadata": {"name": "rules", "labels": {"a": "b"}}},

@@ -24,6 +24,7 @@ from webhook.kube.live import Live
 from webhook.kube.mode import ModeFollower
 from webhook.kube.owners import Owners
 from webhook.kube.source import Source
+from webhook.kube.statuses import Statuses
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -32,21 +33,23 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from plugins.framework.context import Context
     from plugins.framework.pipeline import Pipeline
+    from policies.counts import Counts
     from webhook.config import ServeOptions
     from webhook.kube.calls import Calls
     from webhook.kube.capabilities import Capabilities
     from webhook.kube.client import Login
-    from webhook.kube.reflector import Reflector, Surroundings
+    from webhook.kube.reflector import Reflector, Sink, Surroundings
     from webhook.metrics import Recorder
     from webhook.mode import Switch
     from webhook.podgroups import Owned, Owner
     from webhook.routes import Check
+    from webhook.workers import Pool
 
 
 class Cluster:
     """What ``serve --kubeconfig`` and ``serve --in-cluster`` answer from."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it tells, and by whom it is told
         self,
         options: ServeOptions,
         pipeline: Pipeline,
@@ -55,6 +58,8 @@ class Cluster:
         logger: FilteringBoundLogger,
         around: Surroundings,
         switch: Switch,
+        counts: Counts,
+        workers: Pool,
     ) -> None:
         """Prepare. Raises ConfigError where a plugin asks to watch what cannot be."""
         self._options = options
@@ -64,6 +69,22 @@ class Cluster:
         are_events_written = options.in_cluster and options.events
         failed = FailedJobs()
         policy = platform_policy(pipeline)
+        self.statuses: Statuses | None = None
+        if policy is not None and options.in_cluster:
+            self.statuses = Statuses(
+                self._client,
+                policy,
+                snapshot=lambda: self.snapshot,
+                counts=counts,
+                workers=workers,
+                are_events_written=options.events,
+                is_off=lambda: switch.mode == "off",
+                around=around,
+                logger=logger,
+            )
+        taps: dict[str, Sink] = dict(self.statuses.taps) if self.statuses else {}
+        if are_events_written:
+            taps[names.TRAIN_JOB] = failed
         more = (resources.TRAIN_JOBS.watch,) if are_events_written else ()
         self.source = Source(
             self._client,
@@ -72,7 +93,7 @@ class Cluster:
             stale_seconds=options.stale_seconds,
             on_change=self._tell,
             on_problem=self._tell_problem,
-            taps={names.TRAIN_JOB: failed} if are_events_written else None,
+            taps=taps,
             prepare=None if policy is None else policy.prepare,
         )
         live = Live(self._client, self.source, clock=around.clock, stale=options.stale)

@@ -1,6 +1,6 @@
-"""Reads from lists and events only what somebody keeps (``cluster.keep`` of the framework, ``events.kept``).
+"""Reads from lists and events only what somebody keeps.
 
-An object in a cluster is for the most part managed fields. Skipped while they are read they cost nothing; as
+Who does: ``cluster.keep`` of the framework, ``events.kept``, ``statuses.kept``. An object in a cluster is for the most part managed fields. Skipped while they are read they cost nothing; as
 Python objects a page of them takes 40 MB, which a process does not give back.
 """
 
@@ -19,10 +19,14 @@ class _Metadata(TypedDict, total=False):
     ownerReferences: Any
     resourceVersion: Any
     uid: Any
+    generation: Any
+    creationTimestamp: Any
 
 
 class _Status(TypedDict, total=False):
     conditions: Any
+    observedGeneration: Any
+    counts: Any
 
 
 class _Object(TypedDict, total=False):

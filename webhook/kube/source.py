@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from plugins.framework import values
-from plugins.framework.cluster import DOCUMENTS, Snapshot
+from plugins.framework.cluster import DOCUMENTS, Snapshot, keep
+from webhook.kube import statuses
 from webhook.kube.capabilities import Capabilities
 from webhook.kube.reflector import Reflector, Surroundings
-from webhook.kube.resources import DEFINITIONS
+from webhook.kube.resources import DEFINITIONS, POLICIES
 
 if TYPE_CHECKING:
     from plugins.framework.cluster import Documents
@@ -59,7 +60,14 @@ class Source:
         self._served_else = asyncio.Event()
         self._taps = taps or {}
         self.reflectors = tuple(
-            Reflector(resource, requests, self._sink(resource), around, on_problem)
+            Reflector(
+                resource,
+                requests,
+                self._sink(resource),
+                around,
+                on_problem,
+                keep=statuses.kept if resource in POLICIES else keep,
+            )
             for resource in resources
         )
 

@@ -266,7 +266,7 @@ async def test_in_a_cluster_what_fails_closed_no_longer_does_when_the_last_one_l
             while policies() != ["Fail", "Fail"]:  # noqa: ASYNC110  # only the objects tell
                 await asyncio.sleep(0.01)
         assert (await running.ask("/healthz?verbose"))[1] == (
-            "[+]certificate ok\n[+]events ok\n[+]chores ok\nhealthz check passed\n"
+            "[+]certificate ok\n[+]events ok\n[+]policies ok\n[+]chores ok\nhealthz check passed\n"
         )
         monkeypatch.setattr(Server, "drain", drain)
         ours.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {"readyReplicas": 2}})
@@ -317,7 +317,7 @@ async def test_in_a_cluster_the_holder_writes_events_whoever_makes_the_certifica
         )
         assert ours.objects[LEASE]["spec"]["holderIdentity"].startswith("pod-1_")
         assert (await running.ask("/healthz?verbose"))[1] == (
-            "[+]certificate ok\n[+]events ok\n[+]chores ok\nhealthz check passed\n"
+            "[+]certificate ok\n[+]events ok\n[+]policies ok\n[+]chores ok\nhealthz check passed\n"
         )
 
     await serving(files, story)

@@ -9,7 +9,7 @@ import pytest
 
 from plugins.framework import cluster
 from tests.webhook.kube.failing import OURS
-from webhook.kube import decoding, events
+from webhook.kube import decoding, events, statuses
 
 METADATA: dict[str, Any] = {
     "name": "a",
@@ -19,6 +19,8 @@ METADATA: dict[str, Any] = {
     "ownerReferences": [{"kind": "TrainJob", "controller": True}],
     "resourceVersion": "7",
     "uid": "u",
+    "generation": 3,
+    "creationTimestamp": "2027-01-01T00:00:00Z",
 }
 NOISE: dict[str, Any] = {"managedFields": [{"fieldsV1": {"f:spec": {}}}], "x": None}
 SPEC: dict[str, Any] = {"a": [1, 2.5, -9223372036854775808, None, {"b": "c"}], "q": "1Gi"}
@@ -68,6 +70,19 @@ def test_whatever_is_kept_of_a_kind_is_read(kind: str) -> None:
     read = decoding.event(orjson.dumps({"object": obj}))["object"]
 
     assert cluster.keep({**read, "kind": kind}) == cluster.keep({**obj, "kind": kind})
+
+
+def test_all_metadata_that_somebody_keeps_are_read() -> None:
+    assert {name for kept in cluster._KEPT_METADATA.values() for name in kept} <= set(METADATA)
+
+
+def test_whatever_is_followed_of_our_own_status_is_read() -> None:
+    status = {"observedGeneration": 3, "conditions": [SPEC], "counts": {"matched": 1}}
+    obj = {"kind": "TrainJobPolicy", "metadata": METADATA, "spec": SPEC, "status": status}
+
+    read = decoding.event(orjson.dumps({"object": {**obj, **NOISE}}))["object"]
+
+    assert statuses.kept({**read, "kind": "TrainJobPolicy"}) == statuses.kept(obj)
 
 
 def test_an_error_in_a_stream_is_a_status() -> None:
