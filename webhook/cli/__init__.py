@@ -9,7 +9,7 @@
     inputs.py    which documents of FILE and --old are for us
     output.py    what goes to stdout: YAML, JSON, patches, diffs
     tables.py    tables, by rich (imported when one is printed)
-    serve.py  admit.py  render.py  explain.py  test.py  lint.py  convert.py  manifests.py  doctor.py
+    serve.py  admit.py  render.py  explain.py  test.py  lint.py  library.py  convert.py  manifests.py  doctor.py
                  one command each, imported when it is run
 
 Exit codes: 0 allowed or fine, 1 refused or findings, 2 what could not be judged at all. All documents are judged,
@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "explain": "Show where each value of a TrainJob comes from.",
     "test": "Run the tests of policies.",
     "lint": "Find the mistakes in policies, and say what was meant.",
+    "library": "List the policies that come with it, or print one.",
     "convert": "Say the pod overrides of a TrainJob in another Trainer version.",
     "manifests": "Print the manifests that install it into a cluster.",
     "doctor": "Check an installation, and say what to do.",
