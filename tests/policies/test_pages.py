@@ -133,7 +133,9 @@ def test_every_key_of_defaults_and_overrides_is_described_and_no_other() -> None
         text = lines[option.key.partition(".")[0]]
         assert (text == "all") == (not refused), option.key
         overrides_only = option.facts.modes == ("overrides",)
-        assert overrides_only == bool(re.search(rf"^\| `{option.key}` \| overrides only", part, re.M))
+        assert overrides_only == bool(
+            re.search(rf"^\| `{option.key}` \| overrides only", part, re.M)
+        )
 
 
 def test_every_variable_is_described() -> None:
