@@ -134,7 +134,7 @@ def test_every_key_of_defaults_and_overrides_is_described_and_no_other() -> None
         assert (text == "all") == (not refused), option.key
         overrides_only = option.facts.modes == ("overrides",)
         assert overrides_only == bool(
-            re.search(rf"^\| `{option.key}` \| overrides only", part, re.M)
+            re.search(rf"^\| `{option.key}` \| overrides only", part, re.MULTILINE)
         )
 
 
