@@ -29,6 +29,44 @@ def write_cluster(folder: Path, runtimes: int) -> None:
         (folder / f"runtimes-{first:04d}.json").write_bytes(orjson.dumps(document))
 
 
+def write_policies(folder: Path, matching: int, others: int) -> None:
+    """That many policies about the reviews' job, of the five kinds that platforms begin with, and others that are not."""
+    items = [policy(number) for number in range(matching)]
+    items += [elsewhere(number) for number in range(others)]
+    (folder / "policies.json").write_bytes(
+        orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    )
+
+
+_RULES: Final[tuple[dict[str, Any], ...]] = (
+    {"limits": [{"name": "team", "labels": {"require": ["example.com/team"]}}]},
+    {"limits": [{"name": "nodes", "nodes": {"max": 16}}]},
+    {"limits": [{"name": "images", "images": {"allow": ["registry.example.test/**"]}}]},
+    {"defaults": {"labels": {"kueue.x-k8s.io/queue-name": "default-queue"}}},
+    {"limits": [{"name": "runtimes", "runtimes": {"allow": ["runtime-*"]}}]},
+)
+
+
+def policy(number: int) -> dict[str, Any]:
+    """A policy that matches the reviews' job, which passes it."""
+    return _policy(f"matching-{number}", dict(_RULES[number % len(_RULES)]))
+
+
+def elsewhere(number: int) -> dict[str, Any]:
+    """The same rules, for namespaces of another tier."""
+    match = {"namespaceSelector": {"matchLabels": {"tier": f"t{number}"}}}
+    return _policy(f"elsewhere-{number}", {"match": match, **_RULES[number % len(_RULES)]})
+
+
+def _policy(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "stationmaster.dev/v1alpha1",
+        "kind": "TrainJobPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
 def runtime(name: str) -> dict[str, Any]:
     """A PyTorch runtime of ordinary size."""
     container = {
@@ -110,7 +148,7 @@ def train_job(name: str, runtime_ref: str) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "namespace": "team",
-            "labels": {"kueue.x-k8s.io/queue-name": "lq"},
+            "labels": {"example.com/team": "vision"},
             "managedFields": [managed_fields([entry["name"] for entry in env])],
         },
         "spec": {

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from plugins.framework import values
 from plugins.framework.api import names
-from plugins.framework.field import Path
-from policies import cel, conflicts, matching, reading
+from plugins.framework.field import Path, internal
+from policies import cel, conflicts, matching, reading, rollout
 from policies.document import (
     POLICY_KINDS,
     Expression,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Documents
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError
+    from policies.options import Option
 
 _BELOW: Final = 2**32
 """Priorities are of 32 bits, and who may write in one namespace must not outrank the platform there."""
@@ -44,10 +46,15 @@ class CompiledPolicy:
     """A policy with its expressions compiled."""
 
     __slots__ = (
+        "checks",
         "digest",
         "in_worker",
         "is_static",
+        "is_unconditional",
+        "judged",
+        "judges",
         "key",
+        "own_problems",
         "policy",
         "problems",
         "programs",
@@ -77,7 +84,9 @@ class CompiledPolicy:
             self.programs[expression.path] = program
             if name:
                 self.variables[name] = program
-        self.problems: tuple[FieldError, ...] = tuple(found)
+        self.own_problems: tuple[FieldError, ...] = tuple(found)
+        """What is wrong with it by itself; ``problems`` has what is wrong beside others, too (``conflicts.mark``)."""
+        self.problems: tuple[FieldError, ...] = self.own_problems
         programs = self.programs.values()
         self.reads: frozenset[cel.ReadPath] = frozenset(r for p in programs for r in p.reads)
         self.reads_params = any(read[0] == "params" for read in self.reads)
@@ -93,6 +102,26 @@ class CompiledPolicy:
             or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
+        self.is_unconditional = not (
+            self.problems
+            or policy.match_conditions
+            or policy.match.subjects is not None
+            or policy.match.object_selector != Selector()
+            or policy.params is not None
+        )
+        """Whether it is about every job that its index leads to."""
+        self.checks: tuple[Option, ...] = tuple(
+            o for o in (*policy.defaults, *policy.overrides) if o.judges
+        )
+        self.judged: tuple[Expression, ...] = (
+            *(e for limit in policy.limits for e in expressions_of(limit)),
+            *(v.expression for v in policy.validations),
+            *(e for _, e in policy.audit_annotations),
+            *(e for option in self.checks for e in option.expressions()),
+        )
+        """What is asked of a job that has been written."""
+        self.judges = bool(policy.limits or self.judged or self.checks)
+        """Whether it judges at all, or only writes."""
 
     @property
     def rank(self) -> int:
@@ -149,11 +178,37 @@ def wanted_of(policy: Policy) -> Iterator[tuple[Expression, cel.Wants, str]]:
 
 
 @dataclass(slots=True)
-class _Document:
+class Compiled:
+    """A document, as far as it could be read and compiled."""
+
     raw: dict[str, Any]
     policy: CompiledPolicy | None = None
+    """Also of a policy that is unsound, as long as it is known whom it is about."""
     exception: PolicyException | None = None
-    problems: tuple[FieldError, ...] = ()
+    unread: tuple[FieldError, ...] = ()
+    """Why it could not be read."""
+
+    @property
+    def problems(self) -> tuple[FieldError, ...]:
+        """All that is wrong with it."""
+        return self.unread if self.policy is None else self.policy.problems
+
+    def again(self) -> Compiled:
+        """The same for another set: what others do to it there is not what they do here."""
+        return self if self.policy is None else replace(self, policy=copy(self.policy))
+
+
+class Matched:
+    """A policy that may be about a job, and what it does in the job's namespace."""
+
+    __slots__ = ("compiled", "effect", "key", "policy")
+
+    def __init__(self, compiled: CompiledPolicy, effect: rollout.Effect) -> None:
+        """Take both."""
+        self.compiled = compiled
+        self.policy = compiled.policy
+        self.key = compiled.key
+        self.effect = effect
 
 
 @dataclass(slots=True)
@@ -166,10 +221,10 @@ class PolicySet:
     """By namespace."""
     params: Mapping[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """Namespace and name of a labelled ConfigMap -> it."""
-    _documents: dict[tuple[str, str, str], _Document] = field(default_factory=dict)
+    _documents: dict[tuple[str, str, str], Compiled] = field(default_factory=dict)
     _index: dict[
         tuple[str, str, str, str],
-        tuple[Mapping[str, Any] | None, matching.Place, tuple[CompiledPolicy, ...]],
+        tuple[Mapping[str, Any] | None, matching.Place, tuple[Matched, ...]],
     ] = field(default_factory=dict)
     """By namespace, operation and runtime; with the metadata of the namespace under which it holds."""
 
@@ -177,7 +232,7 @@ class PolicySet:
     def of(cls, documents: Documents, before: PolicySet | None = None) -> PolicySet:
         """Compile what ``before`` has not compiled already."""
         known = before._documents if before is not None else {}  # noqa: SLF001  # one of us
-        read: dict[tuple[str, str, str], _Document] = {}
+        read: dict[tuple[str, str, str], Compiled] = {}
         params: dict[tuple[str, str], dict[str, Any]] = {}
         for key, raw in documents.items():
             kind, namespace, name = key
@@ -185,15 +240,14 @@ class PolicySet:
                 params[namespace, name] = raw
                 continue
             kept = known.get(key)
-            read[key] = kept if kept is not None and kept.raw is raw else _read(raw)
+            is_known = kept is not None and values.same(kept.raw, raw)
+            read[key] = kept.again() if kept is not None and is_known else _read_safely(raw)
         policies = [d.policy for d in read.values() if d.policy is not None]
         policies.sort(key=lambda p: (-p.rank, p.key))
         conflicts.mark(policies)
         return cls(tuple(policies), _by_namespace(read.values()), params, read)
 
-    def candidates(
-        self, ctx: Context, job: TrainJob
-    ) -> tuple[matching.Place, tuple[CompiledPolicy, ...]]:
+    def candidates(self, ctx: Context, job: TrainJob) -> tuple[matching.Place, tuple[Matched, ...]]:
         """Where a request is about, and the policies that may concern it there; looked up after the first time."""
         metadata = ctx.cluster.namespaces.get(ctx.namespace)
         at = (ctx.namespace, ctx.request.operation, job.runtime_kind, job.runtime_name)
@@ -208,7 +262,7 @@ class PolicySet:
             runtime_name=job.runtime_name,
         )
         found = tuple(
-            compiled
+            Matched(compiled, rollout.effect(compiled.policy, place.namespace, place.labels))
             for compiled in self.policies
             if next(matching.static_misses(compiled.policy, place), None) is None
         )
@@ -220,22 +274,39 @@ class PolicySet:
     def problems(self) -> Iterator[tuple[tuple[str, str, str], tuple[FieldError, ...]]]:
         """Every document that is not sound, with all that is wrong with it."""
         for key, document in self._documents.items():
-            found = document.policy.problems if document.policy is not None else document.problems
-            if found:
-                yield key, found
+            if document.problems:
+                yield key, document.problems
+
+    def documents(self) -> Mapping[tuple[str, str, str], Compiled]:
+        """All but the params, by kind, namespace and name."""
+        return self._documents
 
 
-def _read(raw: dict[str, Any]) -> _Document:
+def _read_safely(raw: dict[str, Any]) -> Compiled:
+    """A fault of ours in one document is that document's problem, not the end of all the others."""
+    try:
+        return _read(raw)
+    except Exception as error:  # noqa: BLE001  # whatever it is
+        problem = internal("", f"an internal fault ({type(error).__name__}) while it was compiled")
+    try:
+        shell = _shell(reading.read(raw))
+    except Exception:  # noqa: BLE001  # then it is about nobody
+        shell = None
+    policy = None if shell is None else CompiledPolicy(shell, [problem])
+    return Compiled(raw, policy=policy, unread=(problem,))
+
+
+def _read(raw: dict[str, Any]) -> Compiled:
     read = reading.read(raw)
     document = read.document
     if isinstance(document, PolicyException):
-        return _Document(raw, exception=document)
+        return Compiled(raw, exception=document)
     if isinstance(document, Policy):
-        return _Document(raw, policy=CompiledPolicy(document, warnings=read.warnings))
+        return Compiled(raw, policy=CompiledPolicy(document, warnings=read.warnings))
     problems = tuple(read.errors)
     shell = _shell(read)
     policy = None if shell is None else CompiledPolicy(shell, problems, read.warnings)
-    return _Document(raw, policy=policy, problems=problems)
+    return Compiled(raw, policy=policy, unread=problems)
 
 
 def _shell(read: reading.Read) -> Policy | None:
@@ -245,7 +316,7 @@ def _shell(read: reading.Read) -> Policy | None:
     return Policy(key=read.key, failure_policy=read.failure_policy, match=read.match)
 
 
-def _by_namespace(documents: Iterable[_Document]) -> dict[str, tuple[PolicyException, ...]]:
+def _by_namespace(documents: Iterable[Compiled]) -> dict[str, tuple[PolicyException, ...]]:
     out: dict[str, list[PolicyException]] = {}
     for document in documents:
         if document.exception is not None:

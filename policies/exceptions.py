@@ -5,7 +5,8 @@ Two people have a say. The platform says in the policy which rules may be loosen
 loosens anything. An exception can take violations away and can never add one: see `limits.check`.
 
 How long: until ``expiresAt``, and with ``longest`` no later than that long after the exception was made. A document
-from a file that has no ``creationTimestamp`` counts as made now, which is what the API server would make of it.
+from a file that has no ``creationTimestamp`` counts as made now, which is what the API server would make of it; to a
+server of files, which may run for months, it is as old as its file (``webhook/wiring.py``).
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def _misses(
         yield f"it is of namespace {exception.key.namespace}, the job of {subject.namespace}"
     end = ends(exception, policy, now=now)
     if now >= end:
-        reason = f"it expired at {_time(end)}"
+        reason = f"it expired at {time(end)}"
         if end != exception.expires_at:
             reason += f", the longest after its creation that {policy.key} offers"
         yield reason
@@ -224,5 +225,6 @@ def _loosen(
             notes.append(Note(exception.key, rule, reason))
 
 
-def _time(moment: datetime) -> str:
+def time(moment: datetime) -> str:
+    """A moment as documents have it."""
     return moment.isoformat().replace("+00:00", "Z")

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 from plugins.framework import field as fields
 from plugins.framework.errors import Fault
 from plugins.framework.field import FieldError, Findings
-from policies import document, exceptions, limits
+from policies import exceptions, limits
+from policies.compile import Matched
 from policies.faults import ExpressionFault
 from policies.options import Subject
-from policies.run import Answered, Matched, Run, lookup, why_not
+from policies.run import Answered, Run, lookup, why_not
 from policies.view import View
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
     from plugins.framework.info import Info
     from policies.amounts import Evaluate
-    from policies.document import Action, Expression, Key, Limit, Policy, Validation
+    from policies.document import Action, Key, Limit, Policy, Validation
     from policies.options import Option
     from policies.writes import Mode
 
@@ -82,11 +83,14 @@ class Judge:
     def judge(self) -> Generator[Sequence[Any], Sequence[Any], Findings]:
         """All findings, with what the policies' actions make of them."""
         run = self._run
+        if run.trace is not None:
+            run.trace.judging(self._view)
         yield from run.match(self._view, self._new)
-        asked = [(matched, self._expressions(matched)) for matched in run.matched]
+        judging = [matched for matched in run.matched if matched.compiled.judges]
+        asked = [(matched, matched.compiled.judged) for matched in judging]
         answers = yield from run.ask(self._view, asked)
         broken: list[Broken] = []
-        for matched in run.matched:
+        for matched in judging:
             broken += yield from self._rules(matched, answers.get(matched.key, {}))
         for each in broken:
             self._act(each.actions, each.errors, f"{each.matched.key}/{each.rule}")
@@ -99,24 +103,13 @@ class Judge:
 
     # Rules
 
-    def _expressions(self, matched: Matched) -> list[Expression]:
-        policy = matched.policy
-        out = [e for limit in self._limits(policy) for e in document.expressions_of(limit)]
-        out += [v.expression for v in self._validations(matched)]
-        if not self._metadata_only:
-            out += [named.expression for named in policy.audit_annotations]
-            out += [e for _, option in self._checked(policy) for e in option.expressions()]
-        return out
-
-    def _checked(self, policy: Policy) -> list[tuple[Mode, Option]]:
+    def _checks(self, policy: Policy) -> Iterator[tuple[Mode, Option]]:
         """The options that judge what a new job says itself: its name is the user's."""
-        if self._old is not None:
-            return []
         both: tuple[tuple[Mode, tuple[Option, ...]], ...] = (
             ("defaults", policy.defaults),
             ("overrides", policy.overrides),
         )
-        return [(mode, option) for mode, options in both for option in options if option.judges]
+        return ((mode, option) for mode, options in both for option in options if option.judges)
 
     def _limits(self, policy: Policy) -> Iterable[Limit]:
         if not self._metadata_only:
@@ -146,17 +139,9 @@ class Judge:
     def _rules(self, matched: Matched, answered: Answered) -> Steps:
         """All rules of a policy that the job breaks."""
         run = self._run
-        loosening = exceptions.loosen(
-            matched.policy,
-            run.policies.exceptions.get(run.place.namespace, ()),
-            exceptions.Subject(
-                namespace=run.place.namespace,
-                names=exceptions.names_of(self._new.metadata),
-                labels=self._new.labels,
-                creator=run.creator,
-            ),
-            now=run.ctx.now,
-        )
+        loosening = self._loosening(matched.policy)
+        if run.trace is not None:
+            run.trace.loosened(matched.key, loosening)
         evaluate = lookup(answered)
         broken = [*self._broken_limits(matched, evaluate, loosening)]
         broken += self._advice(matched, evaluate)
@@ -165,21 +150,43 @@ class Judge:
             failed = yield from self._newly(matched, failed)
         if failed:
             broken += yield from self._explained(matched, failed)
+        if run.trace is not None:
+            told = {each.rule: each.errors for each in broken}
+            asked = list(self._validations(matched))
+            run.trace.validations(matched, asked, answered, loosening, told)
         return broken
+
+    def _loosening(self, policy: Policy) -> exceptions.Loosening:
+        run = self._run
+        there = run.policies.exceptions.get(run.place.namespace, ())
+        if not there:
+            return exceptions.NOTHING
+        subject = exceptions.Subject(
+            namespace=run.place.namespace,
+            names=exceptions.names_of(self._new.metadata),
+            labels=self._new.labels,
+            creator=run.creator,
+        )
+        return exceptions.loosen(policy, there, subject, now=run.ctx.now)
 
     def _broken_limits(
         self, matched: Matched, evaluate: Evaluate, loosening: exceptions.Loosening
     ) -> Iterator[Broken]:
+        run = self._run
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
             try:
                 found = self._check(limit, evaluate, loosened)
             except ExpressionFault as fault:
-                self._run.fail(matched, f"{limit.name}: {fault}")
+                run.fail(matched, f"{limit.name}: {fault}")
+                if run.trace is not None:
+                    run.trace.limit(matched, limit, fault, loosened, self._info, evaluate)
                 continue
-            self._run.held[matched.key, limit.name] = not found
+            if run.trace is not None:
+                run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
+            run.held[matched.key, limit.name] = not found
             if found and loosened.off:
-                self._run.excepted.append((matched.key, limit.name, loosened.off))
+                run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
                 yield _broken(matched, limit.name, limit.actions, [v.error for v in found])
 
@@ -215,8 +222,11 @@ class Judge:
 
     def _advice(self, matched: Matched, evaluate: Evaluate) -> list[Broken]:
         """What options find wrong with the job: said where they are defaults, refused where they are overrides."""
-        run, out = self._run, []
-        for mode, option in () if self._metadata_only else self._checked(matched.policy):
+        run = self._run
+        out: list[Broken] = []
+        if self._old is not None or not matched.compiled.checks:
+            return []
+        for mode, option in self._checks(matched.policy):
             subject = Subject(info=self._info, line=run.ctx.line, mode=mode, evaluate=evaluate)
             try:
                 errors = option.check(subject)

@@ -7,8 +7,9 @@ and an update is refused only for those that it makes (`worse`). So neither can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plugins.framework import field, quantity, values
@@ -46,6 +47,25 @@ class Violation:
     """How far it is beyond the bound, in nanos (10^-9 units); 0 where there is no more and less."""
 
 
+class Measure(NamedTuple):
+    """What there is of what a limit bounds."""
+
+    kind: str
+    """``total``, ``perNode``, ``nodes`` or ``pods``."""
+    pod_set: str
+    """With ``perNode``: of a pod of which set."""
+    there: Quantity
+    high: Quantity | None
+    low: Quantity | None
+
+    def __str__(self) -> str:
+        """Print as ``nodes 4 (at most 8)``, ``perNode[node] 500m (at least 1)``."""
+        of = f"[{self.pod_set}]" if self.pod_set else ""
+        sides = (("at most", self.high), ("at least", self.low))
+        bounds = [f"{word} {quantity.canonical(b)}" for word, b in sides if b is not None]
+        return f"{self.kind}{of} {quantity.canonical(self.there)} ({', '.join(bounds)})"
+
+
 @dataclass(frozen=True, slots=True)
 class _Case:
     """What all checks of one limit read."""
@@ -76,7 +96,7 @@ def check(
     """
     case = _Case(limit, info, ctx, evaluate, grants)
     try:
-        found = [*_amounts(case), *_images(case), *_metadata(case), *_runtimes(case)]
+        found = [violation for find in _finders(limit) for violation in find(case)]
     except GlobError as error:
         raise ExpressionFault(
             limit.path, f"has a pattern that cannot be used: it {error}"
@@ -86,6 +106,44 @@ def check(
         for violation in found
         if not any(covers(g.limit, violation.part, violation.there, evaluate) for g in grants)
     ]
+
+
+@lru_cache(maxsize=4096)
+def _finders(limit: Limit) -> tuple[Callable[[_Case], Iterator[Violation]], ...]:
+    """What there is to look for in one limit; most are about one thing."""
+    found: list[Callable[[_Case], Iterator[Violation]]] = []
+    if any(b is not None for b in (limit.nodes, limit.pods, limit.total, limit.per_node)):
+        found.append(_amounts)
+    if limit.images is not None:
+        found.append(_images)
+    if limit.require_labels or limit.require_annotations:
+        found.append(_metadata)
+    if limit.runtimes:
+        found.append(_runtimes)
+    return tuple(found)
+
+
+def measured(limit: Limit, info: Info, *, evaluate: Evaluate) -> Iterator[Measure]:
+    """What there is of each amount that the limit bounds, for who asks why; nothing where it cannot be counted."""
+
+    def matches(resource: str) -> bool:
+        return globs.glob(limit.resource).matches(resource)
+
+    def measure(kind: str, there: Quantity, pod_set: str = "") -> Measure:
+        found = dict(amounts.bounds(limit, kind, evaluate))
+        return Measure(kind, pod_set, there, found.get("max"), found.get("min"))
+
+    try:
+        if limit.nodes is not None:
+            yield measure("nodes", Quantity(tally.nodes(info) * NANO, DECIMAL_SI))
+        if limit.pods is not None:
+            yield measure("pods", Quantity(tally.pods(info) * NANO, DECIMAL_SI))
+        if limit.total is not None:
+            yield measure("total", tally.total(info, matches))
+        for pod_set in info.pod_sets if limit.per_node is not None else ():
+            yield measure("perNode", tally.one_pod(pod_set, matches), pod_set.name)
+    except (QuantityError, GlobError, ExpressionFault):
+        return
 
 
 def worse(before: Sequence[Violation], now: Sequence[Violation]) -> list[Violation]:

@@ -72,12 +72,18 @@ def place(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> Placed:
 
 def announce(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> list[str]:
     """What ``place`` would do, in words, for policies with ``mutate: Warn``; nothing is written."""
+    return [announced(effect) for effect in foresee(ctx, draft, mode, decision)]
+
+
+def foresee(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> list[Effect]:
+    """What ``place`` would write; nothing is written."""
     placer = _Placer(ctx, draft, mode, writes=False)
     placer.run(decision)
-    return [_announced(effect) for effect in placer.placed.effects]
+    return placer.placed.effects
 
 
-def _announced(effect: Effect) -> str:
+def announced(effect: Effect) -> str:
+    """What a policy with ``mutate: Warn`` says of a value."""
     was = "" if effect.before is ABSENT else f" (now {_short(effect.before)})"
     text = f"policy {effect.by} would set {effect.place} to {_short(effect.after)}{was}"
     return escape(text)

@@ -28,15 +28,15 @@ from plugins.framework.interface import (
 )
 from plugins.framework.pipeline import MOST_ROUNDS
 from plugins.framework.registry import Args, Handle, PluginSpec
-from policies import exceptions, merging, placing, record
-from policies.compile import PolicySet
+from policies import exceptions, merging, placing, record, trace
+from policies.compile import Matched, PolicySet
 from policies.judging import Judge
 from policies.options import Subject
-from policies.run import Answered, Matched, Run, lookup
+from policies.run import Answered, Run, lookup
 from policies.view import View
 
 if TYPE_CHECKING:
-    from plugins.framework.cluster import Snapshot
+    from plugins.framework.cluster import Documents, Snapshot
     from plugins.framework.context import Context
     from plugins.framework.draft import Draft
     from plugins.framework.info import Info
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from policies.writes import Mode, Write
 
 NAME: Final = "PlatformPolicy"
+
+MOST_SETS: Final = 3
 
 _METADATA: Final = ("labels", "annotations")
 
@@ -64,8 +66,8 @@ class PlatformPolicy(
 
     def __init__(self) -> None:
         """Know no policies yet."""
-        self._documents: object = None
-        self._set = PolicySet()
+        self._sets: tuple[tuple[Documents, PolicySet], ...] = ()
+        """Of the last few snapshots: a request may still have the one before while the next is prepared."""
 
     def watches(self) -> tuple[str, ...]:
         """The documents, and what their params are in."""
@@ -75,11 +77,21 @@ class PlatformPolicy(
         )
 
     def policies(self, cluster: Snapshot) -> PolicySet:
-        """The policies of a snapshot, compiled; anew only what has changed."""
-        if cluster.documents is not self._documents:
-            self._set = PolicySet.of(cluster.documents, self._set)
-            self._documents = cluster.documents
-        return self._set
+        """The policies of a snapshot, compiled: now, unless they have been prepared."""
+        documents = cluster.documents
+        for known, found in self._sets:
+            if known is documents:
+                return found
+        return self.prepare(documents)
+
+    def prepare(self, documents: Documents) -> PolicySet:
+        """Compile what has changed, so that no request waits for it once a snapshot has these documents.
+
+        Some 10 ms a changed policy, seconds for the largest; to be called in a thread, one at a time.
+        """
+        found = PolicySet.of(documents, self._sets[0][1] if self._sets else None)
+        self._sets = ((documents, found), *self._sets[: MOST_SETS - 1])
+        return found
 
     # Extension points
 
@@ -108,7 +120,7 @@ class PlatformPolicy(
         if ctx.is_create:
             run = self.run(ctx, draft.info.job)
             found = exceptions.record_of(
-                (compiled.policy for compiled in run.candidates),
+                (matched.policy for matched in run.candidates),
                 run.policies.exceptions.get(ctx.namespace, ()),
                 ctx.request.user,
             )
@@ -142,9 +154,11 @@ class PlatformPolicy(
         if kept is None:
             policies = self.policies(ctx.cluster)
             place, candidates = policies.candidates(ctx, job)
-            old = ctx.request.old_object
-            creator = record.read(old) if ctx.is_update and old else ctx.request.user
+            creator = trace.creator_of(ctx, record.read)
             kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+            kept.trace = trace.trace_of(ctx)
+            if kept.trace is not None:
+                kept.trace.run = kept
         return kept
 
     def _reconcile(self, run: Run, draft: Draft) -> Asking[None]:
@@ -172,8 +186,16 @@ class PlatformPolicy(
         by_key = {matched.key: matched for matched in writing}
         self._place(run, draft, mode, merging.decide(applied_), by_key)
         if announced:
-            for text in placing.announce(run.ctx, draft, mode, merging.decide(announced)):
-                run.warn(text)
+            self._announce(run, draft, mode, announced)
+
+    @staticmethod
+    def _announce(run: Run, draft: Draft, mode: Mode, announced: list[merging.Planned]) -> None:
+        """Say what those would write that only warn."""
+        foreseen = placing.foresee(run.ctx, draft, mode, merging.decide(announced))
+        for effect in foreseen:
+            run.warn(placing.announced(effect))
+        if run.trace is not None:
+            run.trace.announced(mode, foreseen)
 
     def _place(
         self,
@@ -189,7 +211,9 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(run.ctx, draft, mode, decision)
-        run.effects += [(mode, effect) for effect in placed.effects]
+        run.effects.extend((mode, effect) for effect in placed.effects)
+        if run.trace is not None:
+            run.trace.placed(mode, placed.effects)
         for text in placed.warnings:
             run.warn(text)
         for finding in placed.findings:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field as fields
 from plugins.framework.quantity import QuantityError
-from policies import cel, matching, rollout
-from policies.compile import params_of
+from policies import cel, matching
+from policies.compile import Matched, params_of
 from policies.faults import ExpressionFault
+from policies.matching import Miss
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from policies.merging import Conflict
     from policies.options import Option
     from policies.placing import Effect
+    from policies.trace import Trace
     from policies.view import View
     from policies.writes import Mode, Write
 
@@ -31,24 +33,6 @@ Answered = Mapping["Path", Any]
 """Values of a policy's expressions by where they stand; an ExpressionFault where there is none."""
 
 Asks = Generator[Sequence[Any], Sequence[Any], dict["Key", Answered]]
-
-
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """A policy that is about this job, and what it does in this namespace."""
-
-    compiled: CompiledPolicy
-    effect: rollout.Effect
-
-    @property
-    def policy(self) -> Policy:
-        """Its document."""
-        return self.compiled.policy
-
-    @property
-    def key(self) -> Key:
-        """What it is known by."""
-        return self.compiled.key
 
 
 @dataclass(slots=True)
@@ -66,7 +50,7 @@ class Run:
     ctx: Context
     policies: PolicySet
     place: Place
-    candidates: tuple[CompiledPolicy, ...]
+    candidates: tuple[Matched, ...]
     """Those that may be about a job of this namespace, operation and runtime."""
     creator: Creator
     matched: list[Matched] = field(default_factory=list)
@@ -81,7 +65,7 @@ class Run:
     """Who wrote in the round before it, and may not match any more for that."""
     excepted: list[tuple[Key, str, str]] = field(default_factory=list)
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
-    misses: dict[Key, list[str]] = field(default_factory=dict)
+    misses: dict[Key, list[Miss]] = field(default_factory=dict)
     """Why candidates do not match, for ``explain``."""
     held: dict[tuple[Key, str], bool] = field(default_factory=dict)
     """Of each limit and validation that was judged, by its name: whether the job keeps it."""
@@ -89,17 +73,21 @@ class Run:
     """What each option wanted to write, in any round."""
     effects: list[tuple[Mode, Effect]] = field(default_factory=list)
     """What was written, in any round."""
+    trace: Trace | None = None
+    """Where to say what is found, for those who ask why."""
     _reads: frozenset[cel.ReadPath] | None = None
 
     @property
     def may_change(self) -> bool:
         """Whether another round could come to another end: somebody's match or values depend on the job."""
-        return not all(compiled.is_static for compiled in self.candidates)
+        return not all(matched.compiled.is_static for matched in self.candidates)
 
     def begin_round(self) -> None:
         """What was found wrong in an earlier round may be mended by now."""
         self.faults, self.warnings = {}, []
         self.wrote_before, self.writers = self.writers, {}
+        if self.trace is not None:
+            self.trace.begin_round()
 
     def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
         """Find the policies that match the job as it is now."""
@@ -107,32 +95,31 @@ class Run:
         old = self.ctx.request.old_object if self.ctx.is_update else None
         old_labels = None if old is None else type(job)(old).labels
         asked: list[tuple[Matched, Sequence[Expression]]] = []
-        for compiled in self.candidates:
-            policy = compiled.policy
-            missed = [
-                str(miss)
-                for miss in matching.dynamic_misses(
+        for matched in self.candidates:
+            if matched.compiled.is_unconditional:
+                asked.append((matched, ()))
+                continue
+            policy = matched.policy
+            missed = list(
+                matching.dynamic_misses(
                     policy.match,
                     policy.key,
                     labels=job.labels,
                     creator=self.creator,
                     old_labels=old_labels,
                 )
-            ]
+            )
             if self._lacks_params(policy):
-                missed.append("params: the ConfigMap is not there, and notFound is Allow")
+                missed.append(Miss("params", "the ConfigMap is not there, and notFound is Allow"))
             if missed:
-                self.misses[compiled.key] = missed
-                continue
-            effect = rollout.effect(policy, self.place.namespace, self.place.labels)
-            matched = Matched(compiled, effect)
-            if compiled.problems:
-                self.fail(matched, unsound(compiled))
+                self.misses[matched.key] = missed
+            elif matched.compiled.problems:
+                self.fail(matched, unsound(matched.compiled))
             else:
                 asked.append((matched, [c.expression for c in policy.match_conditions]))
         answers = yield from self.ask(view, asked)
         for matched, conditions in asked:
-            if self._holds(matched, conditions, answers.get(matched.key, {})):
+            if not conditions or self._holds(matched, conditions, answers.get(matched.key, {})):
                 self.matched.append(matched)
 
     def _lacks_params(self, policy: Policy) -> bool:
@@ -149,9 +136,8 @@ class Run:
         found = [(condition, answered.get(at.path)) for condition, at in named]
         for condition, value in found:
             if value is False:
-                self.misses[matched.key] = [
-                    f"matchConditions: {condition.name} is false: {condition.expression.text}"
-                ]
+                text = f"{condition.name} is false: {condition.expression.text}"
+                self.misses[matched.key] = [Miss("matchConditions", text)]
                 return False
         for condition, value in found:
             if value is not True:
@@ -169,7 +155,7 @@ class Run:
             compiled = matched.compiled
             paths = tuple(each.path for each in expressions)
             try:
-                activation = self._activation(view, compiled)
+                activation = self.activation(view, compiled)
             except ExpressionFault as fault:
                 here[compiled.key] = dict.fromkeys(paths, fault)
                 continue
@@ -181,9 +167,11 @@ class Run:
             answers = yield [question for _, _, question in away]
             for (compiled, paths, _), found in zip(away, answers, strict=True):
                 here[compiled.key] = compiled.answered(paths, found)
+        if self.trace is not None:
+            self.trace.answered(view, here)
         return here
 
-    def _activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:
+    def activation(self, view: View, compiled: CompiledPolicy) -> cel.Activation:
         """The data that its expressions read, shared with all policies without params of their own.
 
         Raises ExpressionFault where some of it cannot be had.
@@ -201,12 +189,17 @@ class Run:
     def _shared_reads(self) -> frozenset[cel.ReadPath]:
         if self._reads is None:
             self._reads = frozenset(
-                read for c in self.candidates if not c.reads_params for read in c.reads
+                read
+                for matched in self.candidates
+                if not matched.compiled.reads_params
+                for read in matched.compiled.reads
             )
         return self._reads
 
     def fail(self, matched: Matched, text: str) -> None:
         """A fault of a policy, told once a policy: with failurePolicy Ignore it is passed over, and that is said."""
+        if self.trace is not None:
+            self.trace.fault(matched.key, text)
         if matched.policy.failure_policy == "Ignore":
             self.warn(f"[{matched.key}] is passed over: {text}")
         elif matched.key not in self.faults:

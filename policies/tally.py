@@ -99,21 +99,22 @@ def images(info: Info) -> tuple[Used, ...]:
 
 
 def _images(info: Info) -> Iterator[Used]:
+    """From what is known before pods are built: most of the cost of a pod is its environment."""
     for pod_set in info.pod_sets:
-        pod = pod_set.spec
-        roles: tuple[tuple[Role, str], ...] = (
-            ("container", "containers"),
-            ("init container", "initContainers"),
-        )
-        for role, key in roles:
-            yield from _named(pod_set.name, role, pod, key=key, steps=("image",))
-        yield from _named(pod_set.name, "volume", pod, key="volumes", steps=("image", "reference"))
+        job, own = pod_set.base, pod_set.node_image
+        for container in job.containers:
+            name = values.text(container.get("name"))
+            replaced = own is not None and name == names.NODE
+            image = own if replaced else container.get("image")
+            yield from _used(pod_set.name, "container", name, image)
+        for container in (*job.init_containers, *pod_set.extra_init):
+            name = values.text(container.get("name"))
+            yield from _used(pod_set.name, "init container", name, container.get("image"))
+        for volume in values.objects(job.pod.get("volumes")):
+            name = values.text(volume.get("name"))
+            yield from _used(pod_set.name, "volume", name, values.at(volume, "image", "reference"))
 
 
-def _named(
-    pod_set: str, role: Role, pod: dict[str, Any], *, key: str, steps: tuple[str, ...]
-) -> Iterator[Used]:
-    for item in values.objects(pod.get(key)):
-        reference = values.text(values.at(item, *steps))
-        if reference:
-            yield Used(pod_set, role, values.text(item.get("name")), reference)
+def _used(pod_set: str, role: Role, name: str, image: Any) -> Iterator[Used]:
+    if type(image) is str and image:
+        yield Used(pod_set, role, name, image)

@@ -11,6 +11,7 @@ from plugins.framework.pipeline import Pipeline, Recorder
 from plugins.registry import in_tree
 from plugins.registry import registry as ours
 from policies import plugin as policies
+from policies.plugin import PlatformPolicy
 from webhook import yamlio
 
 
@@ -38,6 +39,12 @@ def names() -> list[str]:
     out = [spec.name for spec in in_tree()]
     out.insert(out.index(runtime_defaults.NAME), policies.NAME)
     return out
+
+
+def platform_policy(pipeline: Pipeline) -> PlatformPolicy | None:
+    """The plugin that knows the platform's policies, where the profile has it."""
+    found = pipeline.plugins.get(policies.NAME)
+    return found if isinstance(found, PlatformPolicy) else None
 
 
 def _read(path: Path) -> object:

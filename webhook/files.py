@@ -55,11 +55,25 @@ def read_inputs(path: str, stdin: IO[bytes]) -> Inputs:
     Raises:
         ConfigError: the file cannot be opened or read.
     """
-    source = "standard input" if path == STDIN else path
+    if path != STDIN:
+        return read_file(Path(path))
     try:
-        data = stdin.read(MAX_BYTES + 1) if path == STDIN else _read(Path(path))
+        data = stdin.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{source}: {error.strerror}") from error
+        raise ConfigError(f"standard input: {error.strerror}") from error
+    return _inputs("standard input", data)
+
+
+def read_file(path: Path) -> Inputs:
+    """The same for a file. Raises ConfigError where it cannot be opened or read."""
+    try:
+        data = _read(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    return _inputs(str(path), data)
+
+
+def _inputs(source: str, data: bytes) -> Inputs:
     inputs = Inputs(source)
     for item in read_each(data, source, with_lines=True):
         if isinstance(item, BadInput):
@@ -91,7 +105,7 @@ def read_tree(directory: Path, *also: Path, with_lines: bool = False) -> list[Do
                 problems.append(str(item))
             else:
                 documents.extend(found for found in flatten(item) if kind_of(found.obj))
-    problems += _duplicates(documents)
+    problems += duplicates(documents)
     if problems:
         raise ConfigError("\n".join(problems))
     return documents
@@ -155,7 +169,8 @@ def title_of(obj: Any) -> str:
     return f"{escape(kind_of(obj)) or 'object'} {shown[:LONGEST_VALUE]}"
 
 
-def _duplicates(documents: Iterable[Document]) -> Iterator[str]:
+def duplicates(documents: Iterable[Document]) -> Iterator[str]:
+    """What is there twice, with both places."""
     first: dict[Identity, Document] = {}
     for document in documents:
         identity = identity_of(document.obj)
@@ -215,6 +230,11 @@ def _walk(directory: Path, visited: set[tuple[int, int]]) -> Iterator[_File]:
             yield from _walk(path, visited)
         elif path.suffix in SUFFIXES and stat.S_ISREG(status.st_mode):
             yield _File(path, status)
+
+
+def files_of(*paths: Path) -> list[Path]:
+    """The files that ``read_tree`` would read. Raises ConfigError where one is not there."""
+    return [file.path for file in _files(paths)]
 
 
 def signature(*paths: Path) -> Signature:

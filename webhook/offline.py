@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
-from plugins.framework.api.admission import AdmissionRequest
+from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.cluster import Snapshot, document_key, is_document
 from plugins.framework.context import Context
@@ -28,6 +29,8 @@ from plugins.framework.field import Findings, show
 from plugins.framework.pipeline import Pipeline, Result
 from policies import plugin as policies
 from policies.compile import PolicySet
+from policies.explaining import explain_all
+from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.asked import Asked
 from webhook.assembly import build_pipeline
@@ -40,11 +43,14 @@ if TYPE_CHECKING:
     from plugins.framework.draft import Change
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
+    from policies.explaining import Asks, Explanation
+    from policies.matching import Creator
     from webhook.yamlio import Document
 
 ASKED: Final = Asked()
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
+
 
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
@@ -105,6 +111,8 @@ class Explained:
 
     outcome: Outcome
     layers: list[Layer]
+    policies: list[Explanation] = field(default_factory=list)
+    """Every policy, and why it did what it did; empty where none was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +196,32 @@ class _Around:
         self.snapshot, self._seen = snapshot, (self.asked, namespace)
 
 
+@dataclass(slots=True)
+class _Wanted:
+    """What somebody wants to know of the next request. By itself, so that the engine is in no circle and ends when it is let go."""
+
+    traces: list[Trace] | None = None
+    creator: Creator | None = None
+
+    @contextmanager
+    def asking(self, creator: Creator | None) -> Iterator[list[Trace]]:
+        """Gather the Traces of what is judged inside."""
+        traces: list[Trace] = []
+        self.traces, self.creator = traces, creator
+        try:
+            yield traces
+        finally:
+            self.traces = self.creator = None
+
+    def note(self, ctx: Context) -> None:
+        """Ask the policies to say what they find, where somebody wants to know."""
+        if self.traces is not None:
+            ctx.notes[TRACE] = found = Trace(ctx)
+            self.traces.append(found)
+        if self.creator is not None:
+            ctx.notes[CREATOR] = self.creator
+
+
 class Offline:
     """Judges documents one by one against one folder."""
 
@@ -206,9 +240,11 @@ class Offline:
         """
         self._around = around = _Around(snapshot, asked)
         self._default = asked
+        self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
         self._loop, pool = asyncio.new_event_loop(), Pool()
+        self._pool = pool
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: around.snapshot,
@@ -217,6 +253,7 @@ class Offline:
             now=lambda: around.asked.now or now(),
             evaluate=pool.evaluate,
             owners=train_jobs,
+            on_context=self._wanted.note,
         )
         weakref.finalize(self, _close, self._loop, pool)
 
@@ -229,8 +266,9 @@ class Offline:
     def policies(self) -> PolicySet:
         """Those of the folder, compiled; none where the profile leaves policies out."""
         found = self._pipeline.plugins.get(policies.NAME)
-        known = isinstance(found, policies.PlatformPolicy)
-        return found.policies(self.snapshot) if known else PolicySet()
+        if isinstance(found, policies.PlatformPolicy):
+            return found.policies(self.snapshot)
+        return PolicySet()
 
     def admit(
         self, document: Document, old: Document | None = None, *, asked: Asked | None = None
@@ -273,16 +311,43 @@ class Offline:
             findings.warn(*_gang_differs(objects, rendered.members, rendered.resources))
         return rendered
 
-    def explain(self, document: Document, old: Document | None = None) -> Explained:
-        """Who changed which field of the object, and which layer each value of the pods comes from."""
-        outcome = self.admit(document, old)
+    def trace(
+        self, document: Document, old: Document | None = None, *, creator: Creator | None = None
+    ) -> tuple[Outcome, list[Trace]]:
+        """``admit``, and what the policies found on the way: one Trace for each call that was made.
+
+        ``creator`` is who created the job, where the request does not say it.
+        """
+        with self._wanted.asking(creator) as traces:
+            return self.admit(document, old), traces
+
+    def explain(
+        self, document: Document, old: Document | None = None, *, all_parts: bool = False
+    ) -> Explained:
+        """Who changed which field of the object, which layer each value of the pods comes from, and why each policy did what it did.
+
+        With ``all_parts`` rules that hold show the values of their expressions too.
+        """
+        outcome, traces = self.trace(document, old)
+        explained = self._loop.run_until_complete(
+            self._answered(explain_all(traces, all_parts=all_parts))
+        )
         layers: list[Layer] = []
         raw = outcome.after
         if outcome.kind == names.TRAIN_JOB and raw is not None:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(outcome=outcome, layers=layers)
+        return Explained(outcome=outcome, layers=layers, policies=explained)
+
+    async def _answered(self, asking: Asks) -> list[Explanation]:
+        try:
+            questions = next(asking)
+            while True:
+                questions = asking.send(await self._pool.evaluate(questions, None))
+        except StopIteration as done:
+            found: list[Explanation] = done.value
+            return found
 
     def _resolved(self, ctx: Context, raw: dict[str, Any], *, trace: bool = False) -> Info | None:
         if not review.shape_of(ctx.line.name, names.TRAIN_JOB)(raw):
@@ -325,9 +390,16 @@ class Offline:
         if raw.get("kind") == review.KIND:
             found = values.at(raw, "request", "object")
             return values.copy(found) if type(found) is dict else None
-        return schema.load(self._line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
+        return schema.load(self.line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
 
-    def _line_of(self, raw: dict[str, Any]) -> Line:
+    def objects(self, raw: dict[str, Any]) -> list[dict[str, Any]]:
+        """The objects that the controller would create for an admitted TrainJob; none where it fails or has no runtime."""
+        ctx = self._context(names.TRAIN_JOB, raw, None, _namespace(raw))
+        info = self._resolved(ctx, raw)
+        return [] if info is None else self._built(ctx, info, Findings())
+
+    def line_of(self, raw: dict[str, Any]) -> Line:
+        """Whose semantics hold for an object: those that were asked for, of the CRD, or of its own fields."""
         return (
             self._line
             or self._around.snapshot.crd_line
@@ -340,7 +412,7 @@ class Offline:
         return Context(
             request=_request(kind, raw, old, namespace, self._around.asked.user),
             cluster=self._around.snapshot,
-            line=self._line_of(raw),
+            line=self.line_of(raw),
             namespace=namespace,
             clock=time.monotonic,
         )
@@ -349,7 +421,7 @@ class Offline:
 
     def _admit_object(self, raw: dict[str, Any], old: dict[str, Any] | None) -> Outcome:
         kind = values.text(raw.get("kind"))
-        line = self._line_of(raw)
+        line = self.line_of(raw)
         schemas = schema.load(line.name)
         # Against itself: an object that is stored keeps what only the API server and controllers write.
         stored_old = schemas.admit(kind, old, old).obj if old is not None else None

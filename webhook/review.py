@@ -22,7 +22,9 @@ from plugins.framework.errors import BadReview, DeadlineExceeded, StationmasterE
 from plugins.framework.field import FieldError, Findings
 from plugins.framework.pipeline import Pipeline, Result
 from plugins.framework.runtime import CompiledRuntime
-from webhook import podgroups
+from webhook import documents, podgroups
+from webhook.assembly import platform_policy
+from webhook.documents import Documents
 from webhook.mode import Fixed, Mode, Position, would
 from webhook.podgroups import Unresolved
 
@@ -135,10 +137,12 @@ class Reviewer:
 
     __slots__ = (
         "_clock",
+        "_documents",
         "_evaluate",
         "_line",
         "_live",
         "_now",
+        "_on_context",
         "_owners",
         "_pipeline",
         "_source",
@@ -157,10 +161,13 @@ class Reviewer:
         live: Live | None = None,
         owners: Owners | None = None,
         switch: Position = ENFORCING,
+        on_context: Callable[[Context], None] | None = None,
     ) -> None:
         """Use ``line`` where it is given; else the one that the CRD in the snapshot shows, else the job's own.
 
-        PodGroups are corrected where ``owners`` are and the profile has a plugin for it.
+        PodGroups are corrected where ``owners`` are and the profile has a plugin for it, policies judged where it has
+        the one that knows them. ``on_context`` is given each request's Context before it is judged, to put notes there
+        that ask why.
         """
         self._live = live
         self._owners = owners
@@ -171,6 +178,9 @@ class Reviewer:
         self._now = now
         self._evaluate = evaluate
         self._switch = switch
+        self._on_context = on_context
+        policy = platform_policy(pipeline)
+        self._documents = None if policy is None else Documents(policy, clock=clock)
 
     async def mutate(self, body: bytes, *, deadline: float) -> Answer:
         """Answer ``/mutate``. Raises BadReview where the body is no AdmissionReview."""
@@ -228,6 +238,8 @@ class Reviewer:
     ) -> Result:
         if podgroups.is_one(request):
             return await self._judge_pod_group(phase, request, deadline)
+        if documents.is_one(request):
+            return await self._judge_document(phase, request, deadline)
         kind = _RESOURCES.get(request.resource) if request.group == names.GROUP else None
         if kind is None or request.subresource:
             return Result()
@@ -316,11 +328,25 @@ class Reviewer:
         result.findings.warnings[:0] = warnings
         return result
 
+    async def _judge_document(
+        self, phase: Phase, request: AdmissionRequest, deadline: float | None
+    ) -> Result:
+        if phase != "validate" or self._documents is None:
+            return Result()
+        cluster = self._source()
+        return await self._documents.judge(
+            request,
+            cluster=cluster,
+            line=self._line or cluster.crd_line,
+            now=self._now(),
+            deadline=deadline,
+        )
+
     def _context(self, request: AdmissionRequest, deadline: float | None) -> Context:
         cluster = self._source()
         spec = values.obj(request.object or request.old_object).get("spec")
         line = self._line or cluster.crd_line or lines.of_job(spec)
-        return Context(
+        ctx = Context(
             request=request,
             cluster=cluster,
             line=line,
@@ -330,6 +356,9 @@ class Reviewer:
             deadline=deadline,
             evaluate=self._evaluate,
         )
+        if self._on_context is not None:
+            self._on_context(ctx)
+        return ctx
 
 
 def _misshapen(ctx: Context, kind: str, raw: dict[str, Any]) -> Result | None:

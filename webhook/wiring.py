@@ -14,7 +14,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -24,10 +24,11 @@ import uvloop
 
 from certs.keypair import Front
 from plugins.framework import lines
+from plugins.framework.api import names
 from plugins.framework.errors import ConfigError
 from webhook import files, logs, mode, offline, podgroups, review, server
 from webhook.app import Admission
-from webhook.assembly import build_pipeline
+from webhook.assembly import build_pipeline, platform_policy
 from webhook.certfiles import CertificateFiles
 from webhook.kube.reflector import Surroundings
 from webhook.metrics import Recorder
@@ -39,7 +40,7 @@ from webhook.workers import Pool
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from plugins.framework.cluster import Snapshot
+    from plugins.framework.cluster import Documents, Snapshot
     from plugins.framework.context import Context
     from plugins.framework.pipeline import Pipeline
     from webhook.config import Address, ServeOptions
@@ -314,7 +315,9 @@ def _origin(
     if sum(named) != 1:
         raise ConfigError("one of a folder, a kubeconfig and in-cluster must be given")
     if options.directory is not None:
-        return Folder(options.directory, options, recorder, logger, switch)
+        policy = platform_policy(pipeline)
+        prepare = None if policy is None else policy.prepare
+        return Folder(options.directory, options, recorder, logger, switch, prepare)
     from webhook.kube.cluster import Cluster  # noqa: PLC0415  # not for a folder
 
     uniform = random.SystemRandom().uniform
@@ -325,9 +328,8 @@ def _origin(
 
 
 def _elector(options: ServeOptions, calls: Calls | None) -> Elector | None:
-    """Who of the replicas writes; none where nothing is written. Raises ConfigError where the pod does not say which it is."""
-    is_written = options.cert_files is None or options.events
-    if not options.in_cluster or calls is None or not is_written:
+    """Who of the replicas writes, in a cluster. Raises ConfigError where the pod does not say which it is."""
+    if not options.in_cluster or calls is None:
         return None
     from webhook.kube.lease import Elector  # noqa: PLC0415  # not for a folder
     from webhook.kube.shared import LEASE  # noqa: PLC0415
@@ -399,7 +401,7 @@ def _of_pod(variable: str, field: str) -> str:
     if not value:
         raise ConfigError(
             f"set the environment variable {variable} to the pod's {field} (fieldRef),"
-            " as the manifests in deploy/ do, or give --cert-files and --no-events"
+            " as the manifests in deploy/ do"
         )
     return value
 
@@ -420,8 +422,10 @@ class Folder:
         recorder: Recorder,
         logger: FilteringBoundLogger,
         switch: Switch,
+        prepare: Callable[[Documents], object] | None = None,
     ) -> None:
-        """Read it. Raises ConfigError where it cannot be used."""
+        """Read it; ``prepare`` is called for the policies in it. Raises ConfigError where it cannot be used."""
+        self._prepare = prepare
         self._recorder = recorder
         self._logger = logger
         self._directory = directory
@@ -466,7 +470,11 @@ class Folder:
     def _read(self, *paths: Path) -> list[Document]:
         """Runs in a thread: indexing 5,000 runtimes would hold up the loop for a quarter of a second."""
         documents = files.read_tree(*paths)
+        for document in documents:
+            _date(document)
         self._next: Snapshot = offline.snapshot_of(documents)
+        if self._prepare is not None:
+            self._prepare(self._next.documents)
         self._next_train_jobs = podgroups.Documents((d.obj for d in documents), self._line)
         return documents
 
@@ -483,6 +491,21 @@ class Folder:
     def _look_at(self, documents: list[Document]) -> None:
         self._switch.read(mode.find((d.obj for d in documents), self._namespace))
         self._recorder.loaded(Counter(files.kind_of(document.obj) for document in documents))
+
+
+def _date(document: Document) -> None:
+    """Have an exception that does not say when it was made be as old as its file.
+
+    Else it would be made anew with every request, and what its policy says of the longest would never end it.
+    """
+    if document.obj.get("kind") != names.EXCEPTION:
+        return
+    about = document.obj.get("metadata")
+    if type(about) is not dict or "creationTimestamp" in about:
+        return
+    with suppress(OSError):  # gone meanwhile: the next look tells
+        made = datetime.fromtimestamp(Path(document.source).stat().st_mtime, UTC)
+        about["creationTimestamp"] = made.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class Hints:

@@ -132,6 +132,12 @@ class Snapshot:
         successor._take_all(kind, objects)  # noqa: SLF001  # one of us, not yet handed out
         return successor
 
+    def with_documents(self, documents: Documents) -> Snapshot:
+        """This snapshot with exactly these policies, exceptions and params: the mapping itself, not a copy."""
+        successor = self._copy("")
+        successor.documents = documents
+        return successor
+
     def serving(self, served: frozenset[str]) -> Snapshot:
         """This snapshot in a cluster with these CustomResourceDefinitions."""
         successor = self._copy("")
@@ -207,10 +213,13 @@ class Snapshot:
         return facts
 
     def _knows(self, kind: str, obj: dict[str, Any]) -> bool:
-        """Whether an object of a kind that changes all the time is here as it is now."""
+        """Whether an object of a kind that changes without a change for us is here as it is now."""
         if kind == names.TRAIN_JOB:
             name = _name(obj)
             return self._usage.get(name) == use_of(TrainJob(obj), name[0])
+        if kind in DOCUMENTS and is_document(obj):
+            # Their status is ours, and changes more often than they do.
+            return values.same(self.documents.get(document_key(obj)), keep(obj))
         return kind in GENERATED and self._generated[kind].get(_name(obj)) == _owner(obj)
 
     def _take_all(self, kind: str, objects: Iterable[dict[str, Any]]) -> None:
@@ -326,10 +335,16 @@ class Snapshot:
     def _take_documents(
         self, kind: str, objects: Iterable[dict[str, Any]], others: Documents | None = None
     ) -> None:
+        known = self.documents
         if others is None:
-            others = {k: v for k, v in self.documents.items() if k[0] != kind}
+            others = {k: v for k, v in known.items() if k[0] != kind}
         kept = {document_key(obj): keep(obj) for obj in objects if is_document(obj)}
-        self.documents = {**others, **kept}
+        for key, obj in kept.items():
+            if values.same(known.get(key), obj):
+                kept[key] = known[key]  # who has compiled it knows it by that
+        documents = {**others, **kept}
+        if len(documents) != len(known) or any(known.get(k) is not v for k, v in documents.items()):
+            self.documents = documents
 
     def _take_runtime(self, obj: dict[str, Any]) -> None:
         kept = {**keep(obj), "apiVersion": names.API_VERSION, "spec": obj.get("spec")}

@@ -96,6 +96,7 @@ class PodSet:
         "built",
         "count",
         "extra_init",
+        "node_image",
         "node_resources",
         "replicas",
     )
@@ -111,6 +112,8 @@ class PodSet:
         self.replicas = 1 if job.ancestor in names.ANCESTORS else job.replicas
         self.node_resources: dict[str, Any] | None = None
         """What container ``node`` gets from ``resourcesPerNode``, merged; None where it gets nothing."""
+        self.node_image: str | None = None
+        """What container ``node`` gets from ``spec.trainer.image``; None where it keeps its own."""
         self.extra_init: list[dict[str, Any]] = []
         """Init containers that plugins add; known before the pod is built, since they can cost resources."""
         self.built: dict[str, Any] = values.EMPTY

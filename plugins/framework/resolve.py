@@ -110,7 +110,7 @@ def _merged(info: Info, entries: list[dict[str, Any]], *, trace: bool) -> tuple[
 
 
 def _is_structural(info: Info, entry: dict[str, Any]) -> bool:
-    """Whether an entry may change what ``PodSet.base`` is read for: jobs, containers, ancestors.
+    """Whether an entry may change what ``PodSet.base`` is read for: jobs, containers, ancestors, images of volumes.
 
     Legal overrides do none of it: they add env, mounts, selectors and the like to what is there. So the
     merge can wait until somebody reads a pod.
@@ -123,6 +123,8 @@ def _is_structural(info: Info, entry: dict[str, Any]) -> bool:
         if job is None or "metadata" in template:
             return True
         pod = values.at_obj(template, "spec", "template", "spec")
+        if any("image" in volume for volume in values.objects(pod.get("volumes"))):
+            return True
         if pod.get("initContainers") and job.has_sidecars:
             return True  # it may reorder them: a sidecar counts for all that starts after it
         for key, known in (("containers", job.names), ("initContainers", job.init_names)):

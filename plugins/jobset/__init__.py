@@ -46,6 +46,7 @@ class JobSet(
             info.later(lambda: _initialize(info))
         if info.job.trainer is not None:
             info.by = "spec.trainer"
+            _set_image(info)
             info.later(lambda: _train(info))
         if info.pod_labels or info.pod_annotations:
             info.by = "podGroupPolicy"
@@ -147,9 +148,16 @@ def _initialize_one(pod_set: PodSet, ancestor: str, source: dict[str, Any]) -> N
             container.raw["envFrom"] = [*(container.raw.get("envFrom") or ()), entry]
 
 
+def _set_image(info: Info) -> None:
+    """Known at once: who asks for images alone need not wait for pods."""
+    image = (info.job.trainer or {}).get("image")
+    if type(image) is str:
+        for pod_set in info.pod_sets:
+            if pod_set.ancestor == names.TRAINER:
+                pod_set.node_image = image
+
+
 def _train(info: Info) -> None:
-    trainer = info.job.trainer or {}
-    image = trainer.get("image")
     env = pods.trainer_env(info.job.env)
     for pod_set in info.pod_sets:
         is_trainer = pod_set.ancestor == names.TRAINER
@@ -162,8 +170,8 @@ def _train(info: Info) -> None:
             continue
         for container in pod_set.edit_all(names.NODE):
             if is_trainer:
-                if type(image) is str:
-                    container.raw["image"] = image
+                if pod_set.node_image is not None:
+                    container.raw["image"] = pod_set.node_image
                 _replace(container, "command", info.command)
                 _replace(container, "args", info.args)
             container.upsert_env(*env)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from policies.cel.activation import Activation, AnyActivation, ScopedActivation
 from policies.cel.asking import ask
 from policies.cel.compiling import LONGEST, MOST_EXPRESSIONS, caret, compile, too_many  # noqa: A004 - as in re
-from policies.cel.explaining import Part, explain
+from policies.cel.explaining import Part, explain, texts
 from policies.cel.program import Program, Wants
 from policies.cel.protocol import Answers, Ask, Question
 from policies.cel.reads import ReadPath, cut, cut_all, minimal, trie
@@ -41,6 +41,7 @@ __all__ = [
     "cut_all",
     "explain",
     "minimal",
+    "texts",
     "too_many",
     "trie",
 ]

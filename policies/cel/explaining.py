@@ -7,6 +7,7 @@ inside of a loop have no value of their own, since the loop's variable has many.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from policies.cel import engine, rewriting
@@ -35,13 +36,7 @@ def explain(program: Program, activation: AnyActivation) -> list[Part]:
     fields is one part. Never raises.
     """
     parts: list[Part] = []
-    seen: set[str] = set()
-    for node, level in _parts(program.tree.root, 0):
-        start, end = program.tree.span(node)
-        text = program.text[start:end]
-        if text in seen:
-            continue
-        seen.add(text)
+    for node, text, start, level in _named(program):
         value = _value(program, node, activation)
         if isinstance(value, EvaluationError) and value.reason == "type" and level:
             continue
@@ -49,6 +44,23 @@ def explain(program: Program, activation: AnyActivation) -> list[Part]:
         if len(parts) == MOST_PARTS:
             break
     return parts
+
+
+def texts(program: Program) -> list[Part]:
+    """The same parts without their values, for who has them evaluated elsewhere: each text is an expression."""
+    found = islice(_named(program), MOST_PARTS)
+    return [Part(text, start, level, None) for _, text, start, level in found]
+
+
+def _named(program: Program) -> Iterator[tuple[Node, str, int, int]]:
+    """Each part that is shown, its text, where it begins and how deep it stands."""
+    seen: set[str] = set()
+    for node, level in _parts(program.tree.root, 0):
+        start, end = program.tree.span(node)
+        text = program.text[start:end]
+        if text not in seen:
+            seen.add(text)
+            yield node, text, start, level
 
 
 def _parts(node: Node, level: int) -> Iterator[tuple[Node, int]]:

@@ -65,6 +65,8 @@ class Read:
     """What an unsound policy does to the requests that it matches; ``Fail`` unless it says otherwise."""
     match: Match | None = None
     """Which those are; None where that cannot be read either: all that it could reach."""
+    partial: Policy | None = None
+    """An unsound policy as far as it could be read: for lint, which looks at its expressions too. Never in force."""
 
 
 def read(raw: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Read:
@@ -97,6 +99,7 @@ def read(raw: Any, *, namespace: str = DEFAULT_NAMESPACE) -> Read:
         key=key,
         failure_policy=document.failure_policy,
         match=_sound_match(spec),
+        partial=document,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from plugins.framework import field as words
 from plugins.framework.schema.syntax import not_subdomain
+from policies import globs
 from policies.document import (
     POLICY,
     POLICY_KINDS,
@@ -18,7 +19,6 @@ from policies.document import (
     Selector,
 )
 from policies.reading.bounds import (
-    LONGEST_GLOB,
     LONGEST_NAME,
     LONGEST_OBJECT_NAME,
     LONGEST_OWNER,
@@ -103,8 +103,8 @@ def _match(spec: Fields) -> tuple[tuple[str, ...], tuple[str, ...], Selector]:
             )
         return (), (), Selector()
     return (
-        fields.texts("names", MOST_GLOBS, LONGEST_GLOB),
-        fields.texts("requestedBy", MOST_GLOBS, LONGEST_GLOB),
+        fields.globs("names", MOST_GLOBS, globs.problem),
+        fields.globs("requestedBy", MOST_GLOBS, globs.problem),
         selector(fields, "objectSelector"),
     )
 

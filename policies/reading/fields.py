@@ -6,7 +6,7 @@ with nothing behind the point is whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from plugins.framework.field import ErrorType, FieldError, Path, show
 from plugins.framework.schema.shape import as_int
 from plugins.framework.schema.syntax import size
 from policies.document import Expression
-from policies.reading.bounds import LONGEST_EXPRESSION, MOST_ERRORS
+from policies.reading.bounds import LONGEST_EXPRESSION, LONGEST_GLOB, MOST_ERRORS
 
 EXPRESSION: Final = ("expression",)
 """The only key of a value that is to be evaluated."""
@@ -186,6 +186,14 @@ class Fields:
             elif text:
                 found[text] = path
         return found
+
+    def globs(self, name: str, most: int, problem: Callable[[str], str]) -> tuple[str, ...]:
+        """A list of different patterns; ``problem`` says what is wrong with one (``policies.globs``, ``policies.images``)."""
+        found = self.located(name, most, LONGEST_GLOB)
+        for pattern, path in found.items():
+            if wrong := problem(pattern):
+                self.notes.error(words.invalid(path, pattern, wrong))
+        return tuple(found)
 
     def choices(self, name: str, allowed: Sequence[T]) -> tuple[T, ...] | None:
         """A list of some words, each once and at least one; None where there is none."""

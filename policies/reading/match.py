@@ -7,6 +7,7 @@ from typing import Final
 from plugins.framework import field as words
 from plugins.framework.api import names
 from plugins.framework.schema.syntax import not_label_value, not_qualified_name
+from policies import globs
 from policies.document import (
     Match,
     Operation,
@@ -116,7 +117,10 @@ def _runtimes(fields: Fields) -> tuple[RuntimeMatch, ...]:
     for each in fields.objects("runtimes", _RUNTIME, MOST_RUNTIMES):
         each.require("name", 'a name of runtimes, which may have a *: "torch-*"')
         kind = each.choice("kind", names.RUNTIME_KINDS, "")
-        found.append(RuntimeMatch(kind=kind or None, name=each.text("name", LONGEST_GLOB)))
+        name = each.text("name", LONGEST_GLOB)
+        if name and (wrong := globs.problem(name)):
+            each.invalid("name", wrong)
+        found.append(RuntimeMatch(kind=kind or None, name=name))
     return tuple(found)
 
 
@@ -125,7 +129,7 @@ def _subjects(fields: Fields) -> Subjects | None:
     if found is None:
         return None
     users, groups, exclude_users, exclude_groups = (
-        found.texts(name, MOST_GLOBS, LONGEST_GLOB) for name in _SUBJECTS
+        found.globs(name, MOST_GLOBS, globs.problem) for name in _SUBJECTS
     )
     return Subjects(
         users=users, groups=groups, exclude_users=exclude_users, exclude_groups=exclude_groups

@@ -9,6 +9,7 @@ from plugins.framework import field as words
 from plugins.framework import quantity
 from plugins.framework.schema.shape import as_int
 from plugins.framework.schema.syntax import not_qualified_name
+from policies import globs
 from policies.document import (
     Action,
     Amount,
@@ -19,8 +20,8 @@ from policies.document import (
     Named,
     Validation,
 )
+from policies.images import problem as image_problem
 from policies.reading.bounds import (
-    LONGEST_GLOB,
     LONGEST_KEY,
     LONGEST_TEXT,
     MOST_COUNT,
@@ -295,8 +296,8 @@ def _images(fields: Fields) -> Images | None:
     if found is None:
         return None
     images = Images(
-        allow=found.texts("allow", MOST_GLOBS, LONGEST_GLOB),
-        deny=found.texts("deny", MOST_GLOBS, LONGEST_GLOB),
+        allow=found.globs("allow", MOST_GLOBS, image_problem),
+        deny=found.globs("deny", MOST_GLOBS, image_problem),
         require_digest=found.flag("requireDigest"),
     )
     if not found.raw and not found.has_unknown:
@@ -324,7 +325,7 @@ def _runtimes(fields: Fields) -> tuple[str, ...]:
         return ()
     found.require("allow", "the names of runtimes that a job may use")
     _at_least_one(found, "allow")
-    return found.texts("allow", MOST_GLOBS, LONGEST_GLOB)
+    return found.globs("allow", MOST_GLOBS, globs.problem)
 
 
 def _at_least_one(fields: Fields, name: str) -> None:

@@ -94,7 +94,7 @@ def test_namespaces_are_excluded_everywhere_and_ours_stay_excluded(helm: str) ->
         if "webhooks" in obj
         for webhook in obj["webhooks"]
     ]
-    assert len(selectors) == 4
+    assert len(selectors) == 5
     for values in selectors:
         assert values == [
             *("kube-system", "kube-public", "kube-node-lease", tools.NAMESPACE),
@@ -143,7 +143,7 @@ def test_where_nothing_is_armed_fail_is_said_from_the_start(
     rendered = tools.templated(helm, *settings)
 
     said = [w["failurePolicy"] for obj in rendered if "webhooks" in obj for w in obj["webhooks"]]
-    assert sorted(said) == ["Fail", "Fail", "Ignore", "Ignore"]
+    assert sorted(said) == ["Fail", "Fail", "Ignore", "Ignore", "Ignore"]
     assert ANNOTATION not in json.dumps(rendered)
 
 

@@ -172,7 +172,9 @@ def test_with_cert_manager_only_what_is_told_may_be_written_and_who_writes_it(ku
     }
 
 
-def test_with_cert_manager_and_without_events_only_statuses_may_be_written() -> None:
+def test_with_cert_manager_and_without_events_only_statuses_may_be_written_and_who_writes_them() -> (
+    None
+):
     rendered = install.manifests(install.Settings(certificates="cert-manager", events=False))
     writes = {
         (what, verb)
@@ -181,7 +183,11 @@ def test_with_cert_manager_and_without_events_only_statuses_may_be_written() -> 
         if verb not in {"get", "list", "watch"}
     }
 
-    assert writes == STATUSES
+    assert writes == {
+        *STATUSES,
+        ("coordination.k8s.io/leases", "create"),
+        ("coordination.k8s.io/leases", "update"),
+    }
 
 
 def test_roles_are_bound_to_our_account_only(manifests: Rendered) -> None:

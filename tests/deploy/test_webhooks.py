@@ -93,14 +93,28 @@ def test_b148_what_the_cluster_needs_to_start_is_matched_by_none(
 
 
 def test_b149_only_what_is_ours_is_matched_and_nothing_by_a_star(manifests: Rendered) -> None:
-    kinds = {"trainjobs", "trainingruntimes", "clustertrainingruntimes"}
+    kinds = {
+        "trainer.kubeflow.org": {"trainjobs", "trainingruntimes", "clustertrainingruntimes"},
+        "stationmaster.dev": {"trainjobpolicies", "namespacedtrainjobpolicies", "policyexceptions"},
+    }
+    cluster_wide = (["clustertrainingruntimes"], ["trainjobpolicies"])
     for webhook in webhooks(manifests):
         for rule in webhook["rules"]:
-            assert rule["apiGroups"] == ["trainer.kubeflow.org"]
-            assert set(rule["resources"]) <= kinds
+            [group] = rule["apiGroups"]
+            assert set(rule["resources"]) <= kinds[group]
             assert "*" not in json.dumps(rule)
-            scope = "Cluster" if rule["resources"] == ["clustertrainingruntimes"] else "Namespaced"
+            scope = "Cluster" if rule["resources"] in cluster_wide else "Namespaced"
             assert rule["scope"] == scope
+
+
+def test_our_own_kinds_can_be_changed_while_nobody_answers(manifests: Rendered) -> None:
+    """Who has to switch a policy off at three in the morning must not need us for it."""
+    [entry] = [w for w in webhooks(manifests) if w["name"] == "policies.stationmaster.dev"]
+    assert entry["failurePolicy"] == "Ignore"
+    operations = {operation for rule in entry["rules"] for operation in rule["operations"]}
+    assert operations == {"CREATE", "UPDATE"}
+    subresources = [name for rule in entry["rules"] for name in rule["resources"] if "/" in name]
+    assert not subresources, "the status is ours"
 
 
 def test_b149_only_new_and_changed_trainjobs_fail_closed(manifests: Rendered) -> None:

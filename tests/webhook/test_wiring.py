@@ -5,6 +5,7 @@ import base64
 import io
 import os
 import signal
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from benchmarks.review import create_review
 from certs import authority
 from plugins.framework.errors import ConfigError
+from policies.compile import CompiledPolicy
 from tests.certs.handshake import client_context
 from tests.reviews import recorded
 from tests.webhook.fakes import Client, review
@@ -364,3 +366,76 @@ def test_a_hint_is_given_once_a_minute() -> None:
     name = "stationmaster_tls_handshakes_failed_total"
     assert recorder.registry.get_sample_value(name, {"reason": "untrusted"}) == 4
     assert recorder.registry.get_sample_value(name, {"reason": "closed"}) == 1
+
+
+POLICY = """\
+apiVersion: stationmaster.dev/v1alpha1
+kind: TrainJobPolicy
+metadata:
+  name: few-nodes
+spec:
+  limits:
+  - name: nodes
+    nodes: {max: 1}
+  exceptions: {rules: [nodes], longest: 720h}
+---
+apiVersion: stationmaster.dev/v1alpha1
+kind: PolicyException
+metadata:
+  name: large-run
+  namespace: NAMESPACE
+spec:
+  policies: [{name: few-nodes}]
+  expiresAt: "9999-01-01T00:00:00Z"
+"""
+DAY = 24 * 60 * 60.0
+
+
+async def judged(running: Running) -> tuple[bool, str]:
+    client = await running.connect()
+    answer = await client.post("/mutate?timeout=10s", create_review("demo", "base-torch"))
+    client.close()
+    response = answer.json["response"]
+    return response["allowed"], response.get("status", {}).get("message", "")
+
+
+async def test_an_exception_without_a_date_is_as_old_as_its_file(options: ServeOptions) -> None:
+    namespace = orjson.loads(create_review("demo", "base-torch"))["request"]["namespace"]
+    write(options, "policy.yaml", POLICY.replace("NAMESPACE", namespace))
+    assert options.directory is not None
+    file = options.directory / "policy.yaml"
+    now = datetime.now(UTC).timestamp()
+
+    async def story(running: Running) -> None:
+        assert await judged(running) == (True, "")
+        os.utime(file, (now, now - 31 * DAY))
+        while (await judged(running))[0]:  # noqa: ASYNC110  # a file, not an event
+            await asyncio.sleep(0.02)
+        assert "[few-nodes/nodes] Forbidden: the job has 2 nodes" in (await judged(running))[1]
+
+    await serving(options, story)
+
+
+async def test_the_policies_of_a_folder_are_compiled_before_they_are_swapped(
+    options: ServeOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[bool] = []
+    original = CompiledPolicy.__init__
+
+    def compiling(self: CompiledPolicy, *args: Any, **named: Any) -> None:
+        compiled.append(threading.current_thread() is threading.main_thread())
+        original(self, *args, **named)
+
+    monkeypatch.setattr(CompiledPolicy, "__init__", compiling)
+    write(options, "policy.yaml", POLICY.replace("NAMESPACE", "elsewhere"))
+
+    async def story(running: Running) -> None:
+        assert len(compiled) == 1
+        assert not (await judged(running))[0]
+        write(options, "policy.yaml", POLICY.replace("max: 1", "max: 100"))
+        while not (await judged(running))[0]:  # noqa: ASYNC110  # a file, not an event
+            await asyncio.sleep(0.02)
+
+    await serving(options, story)
+
+    assert compiled == [True, False]

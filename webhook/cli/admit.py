@@ -44,11 +44,7 @@ if TYPE_CHECKING:
 @options.filename
 @options.directory
 @options.policies
-@click.option(
-    "--old",
-    metavar="FILE",
-    help="The stored objects: makes it an update of them.",
-)
+@options.old
 @options.asked
 @options.output(("yaml", "json", "patch", "diff", "review"))
 @options.trainer_version

@@ -28,9 +28,13 @@ filename = click.option(
 )
 
 
-def path(*names: str, what: str = "FILE", about: str, required: bool = False) -> Callable[[_F], _F]:
+def path(
+    *names: str, what: str = "FILE", about: str, required: bool = False, multiple: bool = False
+) -> Callable[[_F], _F]:
     """An option that names a FILE or a DIR."""
-    return click.option(*names, metavar=what, type=PATH, help=about, required=required)
+    return click.option(
+        *names, metavar=what, type=PATH, help=about, required=required, multiple=multiple
+    )
 
 
 def folder(*, required: bool) -> Callable[[_F], _F]:
@@ -56,6 +60,51 @@ pod_groups = click.option(
     is_flag=True,
     help="Correct the PodGroups that the Trainer makes: only pods that exist first can be a gang.",
 )
+kubeconfig = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    envvar="KUBECONFIG",
+    default="~/.kube/config",
+    show_default="$KUBECONFIG, else ~/.kube/config",
+    help="The cluster, and who asks.",
+)
+context = click.option(
+    "--context", metavar="NAME", help="The context of the kubeconfig; else its current one."
+)
+old = click.option(
+    "--old",
+    metavar="FILE",
+    help="The stored objects: makes it an update of them.",
+)
+policies = click.option(
+    "-p",
+    "--policies",
+    metavar="FILE|DIR",
+    type=PATH,
+    multiple=True,
+    help="Policies, exceptions and params besides those in DIR, in the place of those of the same name. "
+    "May be given several times.",
+)
+user = click.option(
+    "--user",
+    metavar="NAME",
+    default="",
+    help="Who creates the TrainJobs, for the subjects of policies; an AdmissionReview says it itself.",
+)
+groups = click.option(
+    "--groups",
+    metavar="NAME,...",
+    callback=lambda _ctx, _param, value: tuple(filter(None, value.split(","))),
+    default="",
+    help="The groups of that user, with commas between them.",
+)
+namespace_labels = click.option(
+    "--namespace-labels",
+    metavar="KEY=VALUE,...",
+    callback=lambda _ctx, _param, value: _labels(value),
+    default="",
+    help="Labels of the namespaces that DIR does not hold.",
+)
 log_level = click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
@@ -69,6 +118,17 @@ trainer_version = click.option(
     help="Whose semantics to predict. Without it: what the TrainJob CRD in DIR shows, else what the "
     "job's own fields do.",
 )
+
+
+def _labels(text: str) -> dict[str, str]:
+    """``a=b,c=d`` as a mapping. Raises BadParameter."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise click.BadParameter(
+                f"{text!r} is not KEY=VALUE,..., such as tier=research,ring=canary"
+            )
+    return {key: value for key, _, value in pairs}
 
 
 def output(choices: Sequence[str]) -> Callable[[_F], _F]:

@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913  # one argument an option
     watch: bool,
     profile: Path | None,
 ) -> int:
-    """Run the tests of policies: the files named *_test.yaml in each PATH.
+    r"""Run the tests of policies: the files named *_test.yaml in each PATH.
 
     A test names a TrainJob, the policies and the folder that stands for the cluster, and says what must
     come of it: allowed, refused with which text, warned of what, patched to which values. The format is in
@@ -141,7 +141,7 @@ class _Session:
         from webhook.suites import coverage, junit, reading, running  # noqa: PLC0415  # not for `--help`
 
         report = Report.on_stderr()
-        files = reading.test_files(self._paths)
+        files = reading.files_in(self._paths)
         found = reading.read(files)
         for problem in found.problems:
             report.failure(problem)
@@ -188,12 +188,11 @@ class _Session:
             report.raise_to(UNUSABLE)
         if any(case.missed for suite in ran for case in suite.ran):
             report.raise_to(REFUSED)
-        if measured is not None and self._coverage_min is not None:
-            if measured.percent < self._coverage_min:
-                report.refusal(
-                    f"{measured.percent} % of the rules are both held and broken by cases, "
-                    f"and --coverage-min wants {self._coverage_min} %"
-                )
+        least = self._coverage_min
+        if measured is not None and least is not None and measured.percent < least:
+            report.refusal(
+                f"{measured.percent} % of the rules go both ways in the cases, and --coverage-min wants {least} %"
+            )
 
 
 def _state(path: Path) -> Signature | str:

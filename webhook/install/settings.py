@@ -135,7 +135,7 @@ def manifests(settings: Settings) -> list[Object]:
     """All objects in the order in which to apply them: our namespace and kinds first, the registration last."""
     objects = kustomization.build(source() / "overlays" / settings.certificates)
     if not settings.events:
-        objects = _without_events(objects, settings.certificates)
+        objects = _without_events(objects)
     if settings.podgroups:
         objects = kustomization.build(source() / "components" / "podgroups", onto=objects)
     if settings.namespace != NAMESPACE:
@@ -188,14 +188,11 @@ def _webhooks(objects: Sequence[Object]) -> Iterator[Object]:
         yield from obj.get("webhooks", ())
 
 
-def _without_events(objects: Sequence[Object], certificates: Certificates) -> list[Object]:
-    """Neither the rights nor the writing; and no Lease where nothing else is written."""
-    gone = {"stationmaster-events"}
-    if certificates == "cert-manager":
-        gone.add("stationmaster-lease")
+def _without_events(objects: Sequence[Object]) -> list[Object]:
+    """Neither the rights nor the writing. The Lease stays: its holder also says how policies fare."""
     for container in kustomization.containers(objects):
         container["args"] = [*container["args"], NO_EVENTS]
-    return [obj for obj in objects if obj["metadata"]["name"] not in gone]
+    return [obj for obj in objects if obj["metadata"]["name"] != "stationmaster-events"]
 
 
 def _moved(obj: Object, namespace: str) -> Object:

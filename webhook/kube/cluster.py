@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from plugins.framework import lines
 from plugins.framework.api import names
 from plugins.framework.interface import WatchExtensionPlugin
+from webhook.assembly import platform_policy
 from webhook.kube import client, resources
 from webhook.kube.events import Mirror
 from webhook.kube.failed import FailedJobs
@@ -62,6 +63,7 @@ class Cluster:
         self._client = client.Client(_login(options), clock=around.clock)
         are_events_written = options.in_cluster and options.events
         failed = FailedJobs()
+        policy = platform_policy(pipeline)
         more = (resources.TRAIN_JOBS.watch,) if are_events_written else ()
         self.source = Source(
             self._client,
@@ -71,6 +73,7 @@ class Cluster:
             on_change=self._tell,
             on_problem=self._tell_problem,
             taps={names.TRAIN_JOB: failed} if are_events_written else None,
+            prepare=None if policy is None else policy.prepare,
         )
         live = Live(self._client, self.source, clock=around.clock, stale=options.stale)
         self.live: Live | None = live

@@ -1,11 +1,12 @@
-"""What is listed and watched. Secrets and ConfigMaps are not: to list them is to read every one there is.
+"""What is listed and watched. Secrets are not: to list them is to read every one there is.
 
-But for the one ConfigMap that is our switch, by its name (``webhook/kube/mode.py``).
+Of ConfigMaps only those are asked for that say by a label that policies may read them, and, by its name, the one that is
+our switch (``webhook/kube/mode.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from webhook.kube.client import JSON
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-FORBIDDEN: Final = frozenset({"Secret.", "ConfigMap."})
+FORBIDDEN: Final = frozenset({"Secret."})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,14 @@ class Resource:
     """The one object that is wanted of all."""
     where: str = ""
     """Which of them else, as a field selector."""
+    labelled: str = ""
+    """Those that have this label, whatever its value."""
+    optional: bool = False
+    """Not every cluster has the kind: it is followed while the cluster does."""
+    beside: tuple[str, ...] = ()
+    """CustomResourceDefinitions of which one must be there for an optional kind to be of use; its own, if none is named."""
     advisory: bool = False
-    """Read only to warn by: not every cluster has the kind, and where it cannot be read nothing is refused for that."""
+    """Read only to warn by: where it cannot be read nothing is refused for that."""
 
     @property
     def title(self) -> str:
@@ -52,8 +59,12 @@ class Resource:
 
     @property
     def crd(self) -> str:
-        """The CustomResourceDefinition without which there is none of it, where it is an advisory one."""
+        """The CustomResourceDefinition without which there is none of it, where there is such a thing."""
         return f"{self.plural}.{self.group}"
+
+    def is_of_use(self, served: Collection[str]) -> bool:
+        """Whether it is to be followed in a cluster with these CustomResourceDefinitions."""
+        return not self.optional or any(name in served for name in self.beside or (self.crd,))
 
     @property
     def api_version(self) -> str:
@@ -76,7 +87,8 @@ class Resource:
     def selection(self) -> dict[str, str]:
         """The query that narrows the collection."""
         where = f"metadata.name={self.only}" if self.only else self.where
-        return {"fieldSelector": where} if where else {}
+        fields = {"fieldSelector": where} if where else {}
+        return {**fields, "labelSelector": self.labelled} if self.labelled else fields
 
     def accept(self, *, is_list: bool) -> str:
         """The form in which it is asked for."""
@@ -143,6 +155,7 @@ TRAIN_JOBS: Final = Resource(
     group=names.GROUP,
     version=_TRAINER,
     plural="trainjobs",
+    optional=True,
     advisory=True,
 )
 JOB_SETS: Final = Resource(
@@ -151,10 +164,31 @@ JOB_SETS: Final = Resource(
     version="v1alpha2",
     plural="jobsets",
     metadata_only=True,
+    optional=True,
     advisory=True,
 )
 
+_POLICIES: Final = {
+    names.POLICY: "trainjobpolicies",
+    names.NAMESPACED_POLICY: "namespacedtrainjobpolicies",
+    names.EXCEPTION: "policyexceptions",
+}
+POLICIES: Final = tuple(
+    Resource(kind=kind, group=names.POLICY_GROUP, version="v1alpha1", plural=plural, optional=True)
+    for kind, plural in _POLICIES.items()
+)
+PARAMS: Final = Resource(
+    kind=names.CONFIG_MAP,
+    plural="configmaps",
+    labelled=names.PARAMS_LABEL,
+    optional=True,
+    beside=tuple(resource.crd for resource in POLICIES if resource.kind != names.EXCEPTION),
+)
+"""What policies may have their params in, while there can be policies."""
+
 ASKED: Final = (
+    *POLICIES,
+    PARAMS,
     TRAIN_JOBS,
     JOB_SETS,
     *(
@@ -165,6 +199,7 @@ ASKED: Final = (
             plural="podgroups",
             label=f"{names.POD_GROUP}.{group}",
             metadata_only=True,
+            optional=True,
             advisory=True,
         )
         for group, version in (

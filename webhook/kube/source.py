@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from plugins.framework import values
-from plugins.framework.cluster import Snapshot
+from plugins.framework.cluster import DOCUMENTS, Snapshot
 from webhook.kube.capabilities import Capabilities
 from webhook.kube.reflector import Reflector, Surroundings
 from webhook.kube.resources import DEFINITIONS
 
 if TYPE_CHECKING:
+    from plugins.framework.cluster import Documents
     from webhook.kube.client import Requests
     from webhook.kube.reflector import Sink, Tell
     from webhook.kube.resources import Resource
@@ -35,13 +36,23 @@ class Source:
         on_change: Callable[[Capabilities], None] = lambda _: None,
         on_problem: Tell = lambda _title, _problem: None,
         taps: Mapping[str, Sink] | None = None,
+        prepare: Callable[[Documents], object] | None = None,
     ) -> None:
         """Follow ``resources``; the objects of a kind also flow into its tap, if it has one.
 
         ``on_change`` hears what the cluster can do when that becomes known or changes, ``on_problem``
-        which kinds cannot be followed, and when they can again.
+        which kinds cannot be followed, and when they can again. ``prepare`` is called in a thread before policies,
+        exceptions and params are swapped: to compile them takes too long for whoever waits for an answer.
         """
         self.snapshot = Snapshot()
+        self._prepare = prepare
+        self._drafted = self.snapshot
+        """Of which only the documents count: as they were told of last, prepared or not."""
+        self._prepared = self._drafted.documents
+        self._redrafted = asyncio.Event()
+        self._settled = False
+        """Whether all that was there at the beginning has been prepared."""
+        self._on_problem = on_problem
         self.capabilities = Capabilities()
         self._stale_seconds = stale_seconds
         self._on_change = on_change
@@ -55,15 +66,19 @@ class Source:
     def _sink(self, resource: Resource) -> Sink:
         if resource is DEFINITIONS:
             return _Names(self)
-        objects, tap = _Objects(self, resource.kept_as), self._taps.get(resource.kept_as)
+        objects: Sink = _Objects(self, resource.kept_as)
+        if resource.kept_as in DOCUMENTS:
+            objects = _Drafts(self, resource.kept_as)
+        tap = self._taps.get(resource.kept_as)
         return objects if tap is None else _Both(objects, tap)
 
     async def run(self) -> None:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
-                follow = self._while_served if reflector.resource.advisory else Reflector.run
+                follow = self._while_served if reflector.resource.optional else Reflector.run
                 group.create_task(follow(reflector), name=f"reflector {reflector.resource.title}")
+            group.create_task(self._prepare_drafts(), name="policies")
 
     async def _while_served(self, reflector: Reflector) -> None:
         """Follow a kind whenever the cluster has its CRD, and know nothing of it while it has not."""
@@ -82,7 +97,7 @@ class Source:
             await self._served_else.wait()
 
     def _is_served(self, resource: Resource) -> bool:
-        return resource.crd in (self.snapshot.served or ())
+        return resource.is_of_use(self.snapshot.served or ())
 
     def unsynced(self, *, advice: bool = True) -> str | None:
         """Which kinds have not been listed yet, and why; None once all are.
@@ -93,9 +108,14 @@ class Source:
         missing = [
             f"{r.resource.title} ({r.problem or 'being listed'})"
             for r in self.reflectors
-            if not r.synced and (not r.resource.advisory or (advice and self._is_awaited(r)))
+            if not r.synced and self._is_awaited(r) and (advice or not r.resource.advisory)
         ]
-        return "not yet read: " + ", ".join(missing) if missing else None
+        if missing:
+            return "not yet read: " + ", ".join(missing)
+        if not self._settled:
+            # What changes later is judged by what was before, until it has been compiled.
+            self._settled = self._drafted.documents is self._prepared
+        return None if self._settled else "not yet compiled: the policies"
 
     def is_synced(self, resource: Resource) -> bool:
         """Whether a kind that is followed has been listed."""
@@ -103,6 +123,8 @@ class Source:
 
     def _is_awaited(self, reflector: Reflector) -> bool:
         """Whether there is something to be read; a CRD may also be there without the version that we read."""
+        if not reflector.resource.optional:
+            return True
         return self._is_served(reflector.resource) and not reflector.absent
 
     def stale(self) -> str | None:
@@ -116,6 +138,45 @@ class Source:
             if not r.resource.advisory and r.cut_off_seconds > self._stale_seconds
         ]
         return "cut off from the API server: " + ", ".join(cut) if cut else None
+
+    def draft(self, drafted: Snapshot) -> None:
+        """Take these documents, as soon as they are prepared."""
+        if drafted.documents is self._drafted.documents:
+            return
+        self._drafted = drafted
+        if self._prepare is None:
+            self._publish(drafted.documents)
+        else:
+            self._redrafted.set()
+
+    def _publish(self, documents: Documents) -> None:
+        self._prepared = documents
+        self.take(self.snapshot.with_documents(documents))
+
+    @property
+    def drafted(self) -> Snapshot:
+        """The documents as they were told of last."""
+        return self._drafted
+
+    async def _prepare_drafts(self) -> None:
+        """Swap what has been told of meanwhile all at once; a change that comes while another is prepared comes after it."""
+        broken = ""
+        while True:
+            await self._redrafted.wait()
+            self._redrafted.clear()
+            documents = self._drafted.documents
+            if documents is self._prepared or self._prepare is None:
+                continue
+            try:
+                await asyncio.to_thread(self._prepare, documents)
+            except Exception as error:  # noqa: BLE001  # what is known stays known
+                broken = f"internal fault ({type(error).__name__})"
+                self._on_problem("policies", broken)
+                continue
+            if broken:
+                broken = ""
+                self._on_problem("policies", broken)
+            self._publish(documents)
 
     def take(self, snapshot: Snapshot) -> None:
         """Swap the snapshot, and tell if the cluster can now do other things."""
@@ -158,6 +219,24 @@ class _Objects:
 
     def drop(self, namespace: str, name: str) -> None:
         self._source.take(self._source.snapshot.without(self._kind, namespace, name))
+
+
+class _Drafts:
+    """Puts one kind of documents among those that are to be prepared."""
+
+    def __init__(self, source: Source, kind: str) -> None:
+        self._source = source
+        self._kind = kind
+
+    def swap(self, kept: Sequence[bytes]) -> None:
+        objects = (orjson.loads(data) for data in kept)
+        self._source.draft(self._source.drafted.with_all(self._kind, objects))
+
+    def put(self, obj: dict[str, Any]) -> None:
+        self._source.draft(self._source.drafted.replaced(obj))
+
+    def drop(self, namespace: str, name: str) -> None:
+        self._source.draft(self._source.drafted.without(self._kind, namespace, name))
 
 
 class _Both:

@@ -18,7 +18,7 @@ from plugins.framework.schema.syntax import not_label_value, not_qualified_name
 from policies.reading.fields import Fields, Notes, unsupported
 from policies.reading.syntax import moment
 from webhook.asked import Asked
-from webhook.files import identity_of, kind_of, read_inputs
+from webhook.files import identity_of, kind_of, read_file
 from webhook.suites import places
 from webhook.suites.document import API_VERSION, KIND, LONG_AGO, SUFFIXES, Case, Suite, Want
 from webhook.yamlio import Document
@@ -68,7 +68,7 @@ class Found:
     problems: list[str] = field(default_factory=list)
 
 
-def test_files(paths: Iterable[Path]) -> list[Path]:
+def files_in(paths: Iterable[Path]) -> list[Path]:
     """The test files among files and folders, each once, sorted. Raises ConfigError where one is not there."""
     found: dict[Path, None] = {}
     for path in paths:
@@ -88,7 +88,7 @@ def read(paths: Iterable[Path]) -> Found:
     """Read test files. Raises ConfigError where one cannot be opened."""
     out = Found()
     for path in paths:
-        inputs = read_inputs(str(path), _Closed())
+        inputs = read_file(path)
         out.problems += map(str, inputs.broken)
         if not inputs.documents and not inputs.broken:
             out.problems.append(f"{path}:1: there is no {KIND} in it")
@@ -99,13 +99,6 @@ def read(paths: Iterable[Path]) -> Found:
             if suite is not None and not errors:
                 out.suites.append(suite)
     return out
-
-
-class _Closed:
-    """Stands where standard input would: test files have a place in a folder."""
-
-    def read(self, _size: int = -1) -> bytes:
-        return b""
 
 
 def _told(document: Document, error: FieldError) -> str:
@@ -227,7 +220,7 @@ class _Reader:
             return None
         path = self.path.parent / name
         try:
-            inputs = read_inputs(str(path), _Closed())
+            inputs = read_file(path)
         except ConfigError as error:
             self.notes.error(words.not_found(at, name, str(error)))
             return None

@@ -86,7 +86,7 @@ def run(
     out.problems += _unsound(engine, documents, tested)
     if out.problems:
         return out
-    out.policies = tuple(c for c in engine.policies.policies if tuple(c.key) in tested)
+    out.policies = tuple(c for c in engine.policies.policies if c.key in tested)
     for case in chosen:
         began = clock()
         ran = _run(case, engines)
@@ -109,23 +109,20 @@ class _Engines:
         return self._known[line]
 
 
-def _tested(suite: Suite, documents: list[Document]) -> set[tuple[str, str, str]]:
+def _tested(suite: Suite, documents: list[Document]) -> set[Key]:
     """The keys of the policies under test."""
     named = read_tree(*suite.policies) if suite.policies else documents
-    return {document_key(d.obj) for d in named if kind_of(d.obj) in POLICY_KINDS}
+    return {Key(*document_key(d.obj)) for d in named if kind_of(d.obj) in POLICY_KINDS}
 
 
-def _unsound(
-    engine: Offline, documents: list[Document], tested: set[tuple[str, str, str]]
-) -> Iterator[str]:
+def _unsound(engine: Offline, documents: list[Document], tested: set[Key]) -> Iterator[str]:
     where = {document_key(d.obj): d for d in documents if kind_of(d.obj) in POLICY_KINDS}
     for key, found in engine.policies.problems():
-        if key in tested:
+        if Key(*key) in tested:
             place = where[key].where if key in where else ""
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            yield (
-                f"{place}: {key[0]} {key[2]} is not sound: {found[0]}{more}; `stationmaster lint` says all"
-            )
+            first, *others = found
+            more = f" (and {len(others)} more)" if others else ""
+            yield f"{place}: {key[0]} {key[2]} is not sound: {first}{more}; `stationmaster lint` says all"
 
 
 def _run(case: Case, engines: _Engines) -> Ran:

@@ -145,8 +145,9 @@ async def test_advice_that_cannot_be_read_refuses_nothing(
     server: ApiServer, client: Client, time: Time
 ) -> None:
     """A right that is missing after an upgrade, for instance."""
-    world = World(server, client, time, "fail", ASKED)
-    served = frozenset(resource.crd for resource in ASKED)
+    advice = [resource for resource in ASKED if resource.advisory]
+    world = World(server, client, time, "fail", advice)
+    served = frozenset(resource.crd for resource in advice)
     world.source.snapshot = Snapshot.of([runtime()]).serving(served)
     time.now += 1000
 

@@ -423,7 +423,7 @@ def test_the_built_in_profile_asks_for_all_there_is() -> None:
     assert asked_for(watches) == (*ALWAYS, *ASKED)
 
 
-@pytest.mark.parametrize("kind", ["Secret.", "ConfigMap.", "Pod.", "LimitRange", "PodGroup."])
+@pytest.mark.parametrize("kind", ["Secret.", "Pod.", "LimitRange", "PodGroup."])
 def test_what_must_not_or_cannot_be_watched_is_an_error(kind: str) -> None:
     with pytest.raises(ConfigError, match="a plugin asks to watch"):
         asked_for([kind])
