@@ -22,10 +22,10 @@ from plugins.framework import generations, lines, quantity, schema, totals, valu
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.cluster import Snapshot
+from plugins.framework.cluster import Snapshot, document_key, is_document
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
-from plugins.framework.field import Findings
+from plugins.framework.field import Findings, show
 from plugins.framework.pipeline import Pipeline, Result
 from policies import plugin as policies
 from policies.compile import PolicySet
@@ -155,8 +155,22 @@ def _close(loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
-    """The folder as a cluster: its runtimes meet the API server's rules before they count."""
+    """The folder as a cluster: its runtimes meet the API server's rules before they count.
+
+    Raises ConfigError for policies, exceptions and params without a name (YAML reads ``on`` and ``n`` as flags): the API
+    server would take none, and in a folder nobody could say which one is not in force.
+    """
+    nameless = [d for d in documents if is_document(d.obj) and not document_key(d.obj)[2]]
+    if nameless:
+        raise ConfigError("\n".join(map(_nameless, nameless)))
     return Snapshot.of((d.obj for d in documents), admit=True)
+
+
+def _nameless(document: Document) -> str:
+    name = values.at(document.obj, "metadata", "name")
+    found = "there is none" if name is None else f"is {show(name)}"
+    kind = values.text(document.obj.get("kind"))
+    return f"{document.where}: metadata.name of a {kind} must be a text, and {found}"
 
 
 class _Around:

@@ -14,7 +14,8 @@
     why.py       what explain shows of policies
     progress.py  how far a long command is
     simulated.py what simulate shows
-    serve.py  admit.py  render.py  explain.py  test.py  lint.py  simulate.py  convert.py  manifests.py  doctor.py
+    serve.py  admit.py  render.py  explain.py  test.py  lint.py  simulate.py  library.py  convert.py  manifests.py
+    doctor.py
                  one command each, imported when it is run
 
 Exit codes: 0 allowed or fine, 1 refused or findings, 2 what could not be judged at all. All documents are judged,
@@ -50,6 +51,7 @@ COMMANDS: Final = {
     "test": "Run the tests of policies.",
     "lint": "Find the mistakes in policies, and say what was meant.",
     "simulate": "Show what other policies would do to the TrainJobs that exist.",
+    "library": "List the policies that come with it, or print one.",
     "convert": "Say the pod overrides of a TrainJob in another Trainer version.",
     "manifests": "Print the manifests that install it into a cluster.",
     "doctor": "Check an installation, and say what to do.",
