@@ -25,16 +25,17 @@ import uvloop
 from certs.keypair import Front
 from plugins.framework import lines
 from plugins.framework.errors import ConfigError
+from policies.custom import catalogue
 from webhook import files, logs, mode, offline, podgroups, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline
 from webhook.certfiles import CertificateFiles
+from webhook.evaluation import Evaluation
 from webhook.kube.reflector import Surroundings
 from webhook.metrics import Recorder
 from webhook.mode import Switch
 from webhook.routes import Check, Health
 from webhook.trust import Standalone
-from webhook.workers import Pool
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -176,7 +177,9 @@ class Service:
         recorder.version(metadata.version("stationmaster"))
         pipeline = build_pipeline(options.profile, recorder, pod_groups=options.pod_groups)
         switch = Switch(recorder=recorder, logger=logger)
-        self._workers = Pool(on_event=recorder.worker)
+        self._custom = catalogue.all_declared()
+        command = catalogue.worker_command()
+        self._workers = Evaluation(on_event=recorder.worker, options_command=lambda: command)
         self._origin: Origin = _origin(options, pipeline, recorder, logger, switch)
         reviewer = review.Reviewer(
             pipeline,
@@ -240,6 +243,7 @@ class Service:
             await self._webhook.drain(0.0)
             self._health.close()
             raise
+        self._start_options()
         self._logger.info(
             "serving",
             webhook=_url("https", options.listen, self.port),
@@ -247,6 +251,19 @@ class Service:
             **({"ca": str(self.ca_file)} if self.ca_file else {}),
             **self._origin.describe(),
         )
+
+    def _start_options(self) -> None:
+        """Have workers import the custom options now: it takes seconds, which no request should wait for."""
+        if any(option.is_usable for option in self._custom):
+            self._workers.options.warm_up()
+        for option in self._custom:
+            if option.problem:
+                self._logger.warning(
+                    "option cannot be used",
+                    option=option.name,
+                    package=option.installed.package,
+                    problem=option.problem,
+                )
 
     async def run(self) -> None:
         """Follow the cluster and the clock until told to stop; then leave in order."""

@@ -9,8 +9,8 @@
     inputs.py    which documents of FILE and --old are for us
     output.py    what goes to stdout: YAML, JSON, patches, diffs
     tables.py    tables, by rich (imported when one is printed)
-    serve.py  admit.py  render.py  explain.py  test.py  lint.py  convert.py  manifests.py  doctor.py
-                 one command each, imported when it is run
+    serve.py  admit.py  render.py  explain.py  test.py  lint.py  catalogue.py (options)  convert.py  manifests.py
+    doctor.py    one command each, imported when it is run
 
 Exit codes: 0 allowed or fine, 1 refused or findings, 2 what could not be judged at all. All documents are judged,
 the highest code wins.
@@ -44,11 +44,20 @@ COMMANDS: Final = {
     "explain": "Show where each value of a TrainJob comes from.",
     "test": "Run the tests of policies.",
     "lint": "Find the mistakes in policies, and say what was meant.",
+    "options": "List what policies can write, and how.",
     "convert": "Say the pod overrides of a TrainJob in another Trainer version.",
     "manifests": "Print the manifests that install it into a cluster.",
     "doctor": "Check an installation, and say what to do.",
 }
 """The commands in the order in which one meets them; their modules are imported when they are run."""
+
+MODULES: Final = {"options": "catalogue"}
+"""Commands whose module has another name: ``options`` is that of options of the command line."""
+
+
+def module_of(name: str) -> str:
+    """The module of a command."""
+    return f"webhook.cli.{MODULES.get(name, name)}"
 
 
 class _Group(Examples, click.Group):
@@ -64,7 +73,7 @@ class _Group(Examples, click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"webhook.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(
