@@ -166,7 +166,7 @@ class PlatformPolicy(
         ]
         answers = yield from run.ask(view, asked)
         called = [(m.key, _options(m.policy, mode)) for m in writing]
-        outcomes = yield from asking.call(run.ctx.namespace, info, draft.raw, called)
+        outcomes = yield from asking.call(run.ctx, info, draft.raw, called)
         applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []
         for matched in writing:

@@ -44,6 +44,9 @@ class Evaluation:
         calls = [question for question in questions if isinstance(question, OptionQuestion)]
         if not calls:
             return await self.expressions.evaluate(questions, deadline)
+        if deadline is None:
+            # Nobody waits who could not wait for an import, too.
+            await self.options.ready()
         if len(calls) == len(questions):
             return await self.options.evaluate(questions, deadline)
         rest = [question for question in questions if not isinstance(question, OptionQuestion)]

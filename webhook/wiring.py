@@ -231,8 +231,9 @@ class Service:
         self.port: int = webhook_sockets[0].getsockname()[1]
         self.health_port: int = health_sockets[0].getsockname()[1]
         self.ca_file = self._trust.write(self.port) if self._trust.write else None
-        self._webhook.start(webhook_sockets)
         await self._health.start(health_sockets)
+        await self._start_options()
+        self._webhook.start(webhook_sockets)
         self._recorder.watch(
             in_flight=lambda: self._admission.in_flight,
             connections=lambda: self._webhook.open_connections,
@@ -241,9 +242,9 @@ class Service:
             await self._origin.connect()
         except BaseException:
             await self._webhook.drain(0.0)
+            await self._workers.close()
             self._health.close()
             raise
-        self._start_options()
         self._logger.info(
             "serving",
             webhook=_url("https", options.listen, self.port),
@@ -252,10 +253,10 @@ class Service:
             **self._origin.describe(),
         )
 
-    def _start_options(self) -> None:
+    async def _start_options(self) -> None:
         """Have workers import the custom options now: it takes seconds, which no request should wait for."""
         if any(option.is_usable for option in self._custom):
-            self._workers.options.warm_up()
+            await self._workers.options.ready()
         for option in self._custom:
             if option.problem:
                 self._logger.warning(

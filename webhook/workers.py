@@ -301,6 +301,8 @@ class Pool:
         self._queue = _Queue(most=size - 1)
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
+        self._one_is_up = asyncio.Event()
+        """Also where none could be started: then there is nothing to wait for."""
 
     @property
     def is_started(self) -> bool:
@@ -370,6 +372,12 @@ class Pool:
             loop.create_task(self._serve(), name=f"worker-{number}") for number in range(self._size)
         ]
 
+    async def ready(self) -> None:
+        """Wait until a worker is there, or could not be started."""
+        self.warm_up()
+        if not self._closed:
+            await self._one_is_up.wait()
+
     async def close(self) -> None:
         """Kill all workers; whoever waits is answered with an error."""
         self._closed = True
@@ -417,6 +425,7 @@ class Pool:
         try:
             while True:
                 worker = await self._living(worker)
+                self._one_is_up.set()
                 job = await self._queue.take()
                 try:
                     if worker is None or not worker.is_alive:

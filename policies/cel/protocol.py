@@ -14,7 +14,7 @@ import orjson
 
 from policies.cel.program import Wants
 from policies.cel.values import EvaluationError, encode
-from policies.pipes import HEADER, framed
+from policies.pipes import framed
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Of a frame. A review has at most 7 MiB, and its resolved form a few times that."""

@@ -115,7 +115,7 @@ def _paths() -> tuple[str, ...]:
     """Where the server finds packages; only for its own interpreter."""
     if interpreter() != sys.executable:
         return ()
-    return tuple(path for path in sys.path if os.path.isabs(path))
+    return tuple(path for path in sys.path if Path(path).is_absolute())
 
 
 @lru_cache(maxsize=8)

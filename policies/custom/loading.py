@@ -53,10 +53,12 @@ def load(name: str) -> CustomOption:
     [point] = found
     try:
         declared = point.load()
-    except BaseException as error:  # noqa: BLE001  # a module may even exit while it is imported
+    except BaseException as error:  # a module may even exit while it is imported
         raise Unusable(f"cannot be imported: {told(error)}") from error
     if not isinstance(declared, CustomOption):
         raise Unusable(f"{point.value} must be a policies.custom.CustomOption")
+    if not callable(declared.make):
+        raise Unusable("has a make that cannot be called")
     if declared.name != name:
         raise Unusable(f"{point.value} calls itself {declared.name}")
     return declared
@@ -83,8 +85,6 @@ def described(name: str) -> dict[str, Any]:
             "backends": list(declared.backends),
             "example": declared.example,
         }
-        if not callable(declared.make):
-            raise Unusable("make must be callable")
         json.dumps(found, allow_nan=False)
     except Unusable as unusable:
         return {"problem": str(unusable)}
