@@ -63,7 +63,7 @@ def on_server(
 
     def applied() -> bool:
         made = plane.admin.create(probe, dry_run=True)
-        return made["metadata"].get("labels") == SECTIONS["labels"]["labels"]
+        return bool(made["metadata"].get("labels") == SECTIONS["labels"]["labels"])
 
     plane.wait_for(applied, "the policies to be read")
     yield namespace

@@ -85,7 +85,8 @@ def test_client_and_server_end_in_the_same(
     sent: Callable[[str], Sent], version: str, line: str, case: str, trainer: str, mode: str
 ) -> None:
     found = sent(version)
-    document = policy("server", **{mode: SECTIONS[case]})
+    section: Json = {mode: SECTIONS[case]}
+    document = policy("server", **section)
     on_server = built(line, base(found, case, trainer), document)
     if (case, trainer) in GENERATED:
         assert found.said[f"{case}-{trainer}"] is None

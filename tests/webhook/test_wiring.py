@@ -17,6 +17,7 @@ from benchmarks.review import create_review
 from certs import authority
 from plugins.framework.errors import ConfigError
 from tests.certs.handshake import client_context
+from tests.policies.custom.packages import publish
 from tests.reviews import recorded
 from tests.webhook.fakes import Client, review
 from tests.webhook.running import Running, serving
@@ -364,3 +365,37 @@ def test_a_hint_is_given_once_a_minute() -> None:
     name = "stationmaster_tls_handshakes_failed_total"
     assert recorder.registry.get_sample_value(name, {"reason": "untrusted"}) == 4
     assert recorder.registry.get_sample_value(name, {"reason": "closed"}) == 1
+
+
+CUSTOM_OPTION = """
+STARTED = CustomOption(name="started", make=lambda: lambda job_spec, trainer, backend: job_spec.update(
+    metadata={"labels": {"started": "yes"}}))
+BROKEN = 5
+"""
+CUSTOM_POLICY = """\
+apiVersion: stationmaster.dev/v1alpha1
+kind: TrainJobPolicy
+metadata: {name: custom}
+spec: {defaults: {options: [{name: started}]}}
+"""
+
+
+async def test_custom_options_are_imported_before_the_first_request(
+    options: ServeOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(monkeypatch, tmp_path / "site", CUSTOM_OPTION, "started", "broken")
+    write(options, "policy.yaml", CUSTOM_POLICY)
+
+    async def story(running: Running) -> None:
+        assert running.service._workers.options.is_started
+        assert not running.service._workers.expressions.is_started
+        client = await running.connect()
+        answer = await client.post("/mutate?timeout=10s", create_review("demo", "base-torch"))
+        patch = base64.b64decode(answer.json["response"]["patch"])
+        written = {one["path"]: one.get("value") for one in orjson.loads(patch)}
+        assert written["/metadata/labels/started"] == "yes"
+        client.close()
+
+    running = await serving(options, story)
+    [warning] = [line for line in running.lines if line["msg"] == "option cannot be used"]
+    assert (warning["option"], warning["package"]) == ("broken", "outside 2.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ def declared(name, job_spec, **more):
 def use(name: str, mode: str = "overrides", **args: Any) -> Json:
     """A policy of an option's name that uses it."""
     entry = {"name": name, **({"args": args} if args else {})}
-    return policy(name, **{mode: {"options": [entry]}})
+    section: Json = {mode: {"options": [entry]}}
+    return policy(name, **section)
 
 
 @pytest.fixture
@@ -203,21 +205,24 @@ HARMLESS: dict[str, str] = {
 }
 
 
-NAMES = (*HARMLESS, "mutates")
-
-
 @pytest.fixture
-def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = HOSTILE + "".join(f"{n.upper()} = option({n!r}, {n})\n" for n in NAMES)
-    publish(monkeypatch, tmp_path / "site", source, *NAMES)
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Installs some of them."""
+
+    def install(*names: str) -> None:
+        source = HOSTILE + "".join(f"{n.upper()} = option({n!r}, {n})\n" for n in names)
+        publish(monkeypatch, tmp_path / "site", source, *names)
+
+    return install
 
 
-@pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_hostile_option_refuses_by_its_policy_and_does_no_harm(name: str) -> None:
-    """An expression beside it is answered, and the next job, too."""
-    beside = policy("beside", defaults={"labels": {"beside": {"expression": "'it' + 's'"}}})
-    folder = Folder.of(RUNTIME, use(name), beside)
+def test_a_hostile_option_refuses_by_its_policy_and_does_no_harm(
+    hostile: Callable[..., None], name: str
+) -> None:
+    """Its text is bounded, and the next job is judged, too."""
+    hostile(name)
+    folder = Folder.of(RUNTIME, use(name))
     for _ in range(2):
         [error] = texts(folder.admit(make_train_job()).findings.errors)
         assert error.startswith(f"[{name}] Forbidden: spec.overrides.options[0]: option {name} ")
@@ -225,31 +230,34 @@ def test_a_hostile_option_refuses_by_its_policy_and_does_no_harm(name: str) -> N
         assert len(error) < 500
 
 
-@pytest.mark.usefixtures("hostile")
-def test_failure_policy_ignore_passes_it_over_and_says_so() -> None:
+def test_failure_policy_ignore_passes_it_over_and_says_so(hostile: Callable[..., None]) -> None:
+    """What other policies say beside it is done, expressions too."""
+    hostile("raises")
     ignored = use("raises")
     ignored["spec"]["failurePolicy"] = "Ignore"
-    other = policy("other", defaults={"labels": {"other": "x"}})
-    outcome = admit(make_train_job(), ignored, other)
+    risky = {"expression": "object.metadata.name.replace('-', '_')"}
+    other = policy("other", defaults={"labels": {"other": "x", "worker": risky}})
+    outcome = admit(make_train_job("a-b"), ignored, other)
     assert outcome.allowed
-    assert at(outcome, "metadata", "labels") == {"other": "x"}
+    assert at(outcome, "metadata", "labels") == {"other": "x", "worker": "a_b"}
     [warning] = outcome.findings.warnings
     assert warning.startswith(
         "[raises] is passed over: spec.overrides.options[0]: option raises raised ValueError"
     )
 
 
-@pytest.mark.usefixtures("hostile")
-def test_after_two_kills_a_policy_is_quarantined_and_others_are_not() -> None:
-    folder = Folder.of(
-        RUNTIME, use("hangs"), policy("fine", overrides={"options": [{"name": "mutates"}]})
-    )
-    said = [texts(folder.admit(make_train_job()).findings.errors)[0] for _ in range(3)]
-    assert "its worker was killed 2 times, until the policy changes" in said[2]
+def test_after_two_kills_a_policy_is_quarantined_and_others_are_not(
+    hostile: Callable[..., None],
+) -> None:
+    hostile("hangs", "mutates")
+    folder = Folder.of(RUNTIME, use("hangs"), use("mutates"))
+    said = [texts(folder.admit(make_train_job()).findings.errors) for _ in range(3)]
+    assert [len(each) for each in said] == [1, 1, 1], "nothing is said of the other"
+    assert "its worker was killed 2 times, until the policy changes" in said[2][0]
 
 
-@pytest.mark.usefixtures("hostile")
-def test_what_an_option_does_to_its_arguments_goes_nowhere() -> None:
+def test_what_an_option_does_to_its_arguments_goes_nowhere(hostile: Callable[..., None]) -> None:
+    hostile("mutates")
     job = make_train_job()
     outcome = admit(job, use("mutates"))
     assert outcome.allowed, refusals(outcome)
@@ -446,4 +454,4 @@ def test_nothing_of_a_package_is_imported_into_the_server(
 def test_every_line_is_a_line_of_the_declaration() -> None:
     from policies.custom.declaration import CustomOption  # noqa: PLC0415  # stands apart
 
-    assert tuple(lines.LINES) == CustomOption(name="a", make=print).lines
+    assert tuple(lines.LINES) == CustomOption(name="a", make=lambda: print).lines

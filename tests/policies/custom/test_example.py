@@ -55,7 +55,7 @@ def _as_pip_would(site: Path) -> None:
 
 @pytest.fixture
 def document(installed: Path) -> Json:
-    assert installed
+    assert installed.is_dir()
     found: Json = yaml.safe_load((EXAMPLE / "policy.yaml").read_text())
     return found
 
