@@ -58,10 +58,11 @@ fix: $(VENV)/.installed-check ## Format, and mend what ruff can mend
 bench: $(VENV)/.installed ## Measure the server against a bare handler, and the start of the program
 	$(BIN)/python -m benchmarks $(ARGS)
 
-programs: $(VENV)/.installed ## Compile what tests compare with and run against: Kubernetes, controllers, oracles, helm (once)
+programs: $(VENV)/.installed ## Compile or fetch what tests compare with: Kubernetes, controllers, oracles, helm, the SDKs (once)
 	$(BIN)/python -m tests.e2e.controlplane build
 	$(BIN)/python -m tests.conformance.build
 	$(BIN)/python -m tests.deploy.tools
+	$(BIN)/python -m tests.sdk.environments
 
 conformance: $(VENV)/.installed ## Compare with the Trainer's own code (fetches Go where there is none)
 	$(BIN)/python -m tests.conformance $(ARGS)

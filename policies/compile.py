@@ -99,7 +99,10 @@ class CompiledPolicy:
         self.is_static = not (
             policy.match_conditions
             or policy.match.object_selector != Selector()
-            or any(True for o in (*policy.defaults, *policy.overrides) for _ in o.expressions())
+            or any(
+                o.reads_job or any(True for _ in o.expressions())
+                for o in (*policy.defaults, *policy.overrides)
+            )
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
         self.is_unconditional = not (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import applied, values
@@ -30,9 +31,10 @@ from plugins.framework.pipeline import MOST_ROUNDS
 from plugins.framework.registry import Args, Handle, PluginSpec
 from policies import exceptions, merging, placing, record, trace
 from policies.compile import Matched, PolicySet
+from policies.custom import asking
 from policies.judging import Judge
 from policies.options import Subject
-from policies.run import Answered, Run, lookup
+from policies.run import Run, lookup
 from policies.view import View
 
 if TYPE_CHECKING:
@@ -177,10 +179,20 @@ class PlatformPolicy(
             (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
         ]
         answers = yield from run.ask(view, asked)
+        called = [(m.key, _options(m.policy, mode)) for m in writing]
+        outcomes = yield from asking.call(run.ctx, info, draft.raw, called)
         applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []
         for matched in writing:
-            plan = self._plan(run, info, matched, mode, answers.get(matched.key, {}))
+            subject = Subject(
+                info=info,
+                line=run.ctx.line,
+                mode=mode,
+                evaluate=lookup(answers.get(matched.key, {})),
+                outcome=outcomes.get(matched.key, {}).get,
+                note=partial(_note, run, matched),
+            )
+            plan = self._plan(run, matched, subject)
             if plan is not None:
                 (applied_ if matched.effect.mutate == "Apply" else announced).append(plan)
         by_key = {matched.key: matched for matched in writing}
@@ -240,18 +252,10 @@ class PlatformPolicy(
                     f"the value; these write: {others}",
                 )
 
-    def _plan(
-        self, run: Run, info: Info, matched: Matched, mode: Mode, answered: Answered
-    ) -> merging.Planned | None:
+    @staticmethod
+    def _plan(run: Run, matched: Matched, subject: Subject) -> merging.Planned | None:
         """What a policy wants to write; nothing of it where a part fails."""
-        policy = matched.policy
-        subject = Subject(
-            info=info,
-            line=run.ctx.line,
-            mode=mode,
-            evaluate=lookup(answered),
-            note=lambda text: run.warn(f"[{policy.key}] {text}"),
-        )
+        policy, mode = matched.policy, subject.mode
         writes: list[Write] = []
         try:
             for option in _options(policy, mode):
@@ -262,6 +266,10 @@ class PlatformPolicy(
             run.fail(matched, str(fault))
             return None
         return merging.Planned(policy.key, matched.compiled.rank, mode, writes)
+
+
+def _note(run: Run, matched: Matched, text: str) -> None:
+    run.warn(f"[{matched.key}] {text}")
 
 
 def _options(policy: Policy, mode: Mode) -> tuple[Option, ...]:

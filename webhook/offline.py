@@ -34,9 +34,9 @@ from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.asked import Asked
 from webhook.assembly import build_pipeline
+from webhook.evaluation import Evaluation
 from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
-from webhook.workers import Pool
 
 if TYPE_CHECKING:
     from plugins.framework.api.admission import UserInfo
@@ -146,11 +146,11 @@ def load(
     )
 
 
-def _close(loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
+def _close(loop: asyncio.AbstractEventLoop, workers: Evaluation) -> None:
     """Let no worker and no event loop outlive the engine; workers that are left end with the process."""
     with contextlib.suppress(RuntimeError):  # collected while another loop runs
-        if pool.is_started:
-            loop.run_until_complete(pool.close())
+        if workers.is_started:
+            loop.run_until_complete(workers.close())
     loop.close()
 
 
@@ -243,19 +243,19 @@ class Offline:
         self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
-        self._loop, pool = asyncio.new_event_loop(), Pool()
-        self._pool = pool
+        self._loop, workers = asyncio.new_event_loop(), Evaluation()
+        self._workers = workers
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: around.snapshot,
             line=line,
             clock=time.monotonic,
             now=lambda: around.asked.now or now(),
-            evaluate=pool.evaluate,
+            evaluate=workers.evaluate,
             owners=train_jobs,
             on_context=self._wanted.note,
         )
-        weakref.finalize(self, _close, self._loop, pool)
+        weakref.finalize(self, _close, self._loop, workers)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -344,7 +344,7 @@ class Offline:
         try:
             questions = next(asking)
             while True:
-                questions = asking.send(await self._pool.evaluate(questions, None))
+                questions = asking.send(await self._workers.evaluate(questions, None))
         except StopIteration as done:
             found: list[Explanation] = done.value
             return found

@@ -28,16 +28,17 @@ from plugins.framework.api import names
 from plugins.framework.errors import ConfigError
 from policies import standing
 from policies.counts import Counts
+from policies.custom import catalogue
 from webhook import files, logs, mode, offline, podgroups, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline, platform_policy
 from webhook.certfiles import CertificateFiles
+from webhook.evaluation import Evaluation
 from webhook.kube.reflector import Surroundings
 from webhook.metrics import PolicyMetrics, Recorder
 from webhook.mode import Switch
 from webhook.routes import Check, Health
 from webhook.trust import Standalone
-from webhook.workers import Pool
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from webhook.kube.statuses import Statuses
     from webhook.podgroups import Owned, Owner
     from webhook.review import Live
+    from webhook.workers import Pool
     from webhook.yamlio import Document
 
 HINT_SECONDS: Final = 60.0
@@ -185,10 +187,18 @@ class Service:
         recorder.version(metadata.version("stationmaster"))
         pipeline = build_pipeline(options.profile, recorder, pod_groups=options.pod_groups)
         switch = Switch(recorder=recorder, logger=logger)
-        self._workers = Pool(on_event=recorder.worker)
+        self._custom = catalogue.all_declared()
+        command = catalogue.worker_command()
+        self._workers = Evaluation(on_event=recorder.worker, options_command=lambda: command)
         counts = Counts(time.monotonic)
         self._origin: Origin = _origin(
-            options, pipeline, recorder, logger, switch, counts=counts, workers=self._workers
+            options,
+            pipeline,
+            recorder,
+            logger,
+            switch,
+            counts=counts,
+            workers=self._workers.expressions,
         )
         reviewer = review.Reviewer(
             pipeline,
@@ -204,7 +214,7 @@ class Service:
         )
         policy = platform_policy(pipeline)
         if policy is not None:
-            workers = self._workers
+            workers = self._workers.expressions
             recorder.registry.register(
                 PolicyMetrics(
                     counts,
@@ -252,8 +262,9 @@ class Service:
         self.port: int = webhook_sockets[0].getsockname()[1]
         self.health_port: int = health_sockets[0].getsockname()[1]
         self.ca_file = self._trust.write(self.port) if self._trust.write else None
-        self._webhook.start(webhook_sockets)
         await self._health.start(health_sockets)
+        await self._start_options()
+        self._webhook.start(webhook_sockets)
         self._recorder.watch(
             in_flight=lambda: self._admission.in_flight,
             connections=lambda: self._webhook.open_connections,
@@ -262,6 +273,7 @@ class Service:
             await self._origin.connect()
         except BaseException:
             await self._webhook.drain(0.0)
+            await self._workers.close()
             self._health.close()
             raise
         self._logger.info(
@@ -271,6 +283,19 @@ class Service:
             **({"ca": str(self.ca_file)} if self.ca_file else {}),
             **self._origin.describe(),
         )
+
+    async def _start_options(self) -> None:
+        """Have workers import the custom options now: it takes seconds, which no request should wait for."""
+        if any(option.is_usable for option in self._custom):
+            await self._workers.options.ready()
+        for option in self._custom:
+            if option.problem:
+                self._logger.warning(
+                    "option cannot be used",
+                    option=option.name,
+                    package=option.installed.package,
+                    problem=option.problem,
+                )
 
     async def run(self) -> None:
         """Follow the cluster and the clock until told to stop; then leave in order."""

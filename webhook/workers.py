@@ -27,15 +27,9 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import policies
 from plugins.framework.errors import StationmasterError
-from policies.cel import Answers, EvaluationError, Question
-from policies.cel.protocol import (
-    HEADER,
-    MOST_BYTES,
-    Unsendable,
-    decode_reply,
-    encode_question,
-    failed,
-)
+from policies.cel import Answers, EvaluationError
+from policies.cel.protocol import MOST_BYTES, Unsendable, decode_reply
+from policies.pipes import HEADER
 
 SIZE: Final = 2
 """Workers: at least two, so that one is left while another is being replaced."""
@@ -57,6 +51,12 @@ _BOOT: Final = (
 )
 _ROOT: Final = str(Path(policies.__file__).resolve().parent.parent)
 
+
+def expressions_command(bytes_of_memory: int = MOST_MEMORY) -> list[str]:
+    """How a worker for expressions is started."""
+    return [sys.executable, "-P", "-c", _BOOT, _ROOT, str(bytes_of_memory)]
+
+
 Outcome = Literal["answered", "timeout", "crash", "quarantined", "started"]
 
 
@@ -66,6 +66,28 @@ class Event(NamedTuple):
     outcome: Outcome
     policy: str = ""
     digest: str = ""
+
+
+class Question(Protocol):
+    """What a pool can be asked: expressions of a policy, or its custom options."""
+
+    @property
+    @abstractmethod
+    def policy(self) -> str:
+        """Key of the policy: what is served in turn, and quarantined."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """Of what is asked, without the job: as long as it stays, a quarantine stays."""
+
+    @abstractmethod
+    def encode(self, seconds: float) -> bytes:
+        """A frame; ``seconds`` is what the worker has for all of it. Raises Unsendable."""
+
+    @abstractmethod
+    def failed(self, error: EvaluationError) -> Answers:
+        """The same error for everything asked."""
 
 
 class WorkerDied(StationmasterError):
@@ -101,9 +123,11 @@ class ProcessWorker(Worker):
     _sink: asyncio.StreamWriter
 
     @classmethod
-    async def start(cls, *, bytes_of_memory: int = MOST_MEMORY) -> ProcessWorker:
+    async def start(
+        cls, command: Callable[[], Sequence[str]] = expressions_command
+    ) -> ProcessWorker:
         """Start one, and wait until it is ready. Raises WorkerDied."""
-        process = await _spawned(bytes_of_memory)
+        process = await _spawned(command())
         if process.stdin is None or process.stdout is None:
             raise WorkerDied("no worker could be started: it has no pipes")
         worker = cls(process, process.stdout, process.stdin)
@@ -150,16 +174,11 @@ class ProcessWorker(Worker):
             raise WorkerDied("a worker ended") from error
 
 
-async def _spawned(bytes_of_memory: int) -> asyncio.subprocess.Process:
+async def _spawned(command: Sequence[str]) -> asyncio.subprocess.Process:
     """A new process; none is left behind where whoever wanted it is cancelled meanwhile. Raises WorkerDied."""
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-c",
-            _BOOT,
-            _ROOT,
-            str(bytes_of_memory),
+            *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -191,7 +210,7 @@ class _Job:
             self.answers.set_result(answers)
 
     def fail(self, error: EvaluationError) -> None:
-        self.finish(failed(self.question, error))
+        self.finish(self.question.failed(error))
 
 
 @dataclass(slots=True)
@@ -283,6 +302,8 @@ class Pool:
         self._queue = _Queue(most=size - 1)
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
+        self._one_is_up = asyncio.Event()
+        """Also where none could be started: then there is nothing to wait for."""
 
     @property
     def is_started(self) -> bool:
@@ -342,10 +363,25 @@ class Pool:
     async def evaluate(
         self, questions: Sequence[Question], deadline: float | None
     ) -> list[Answers]:
-        """What a Context's ``evaluate`` is: the deadline is monotonic, as the event loop's clock is, or there is none."""
+        """As a Context's ``evaluate`` is: the deadline is monotonic, as the event loop's clock is, or there is none."""
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + MOST_SECONDS * (1 + len(questions))
         return await self.ask(questions, deadline=deadline, clock=time.monotonic)
+
+    def warm_up(self) -> None:
+        """Start the workers now, where the first question should not wait for it; must be called on the loop."""
+        if self._tasks or self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._serve(), name=f"worker-{number}") for number in range(self._size)
+        ]
+
+    async def ready(self) -> None:
+        """Wait until a worker is there, or could not be started."""
+        self.warm_up()
+        if not self._closed:
+            await self._one_is_up.wait()
 
     async def close(self) -> None:
         """Kill all workers; whoever waits is answered with an error."""
@@ -363,17 +399,13 @@ class Pool:
         error = self._refusal(question)
         if error is None:
             try:
-                job.frame = encode_question(question, self._most_seconds)
+                job.frame = question.encode(self._most_seconds)
             except Unsendable as unsendable:
                 error = unsendable.error
         if error is not None:
             job.fail(error)
             return job
-        if not self._tasks:
-            self._tasks = [
-                loop.create_task(self._serve(), name=f"cel-worker-{number}")
-                for number in range(self._size)
-            ]
+        self.warm_up()
         await self._queue.put(job)
         return job
 
@@ -398,6 +430,7 @@ class Pool:
         try:
             while True:
                 worker = await self._living(worker)
+                self._one_is_up.set()
                 job = await self._queue.take()
                 try:
                     if worker is None or not worker.is_alive:
@@ -447,7 +480,8 @@ class Pool:
             self._strike(question, "timeout")
             job.fail(EvaluationError(f"took longer than {self._most_seconds:g} s", "timeout"))
             return False
-        except WorkerDied:
+        except (WorkerDied, ValueError, LookupError, TypeError):
+            # Also where what came back is no reply: code of others runs there, and may write what it likes.
             self._strike(question, "crash")
             job.fail(EvaluationError("ended the process that evaluated it", "crash"))
             return False

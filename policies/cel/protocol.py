@@ -6,7 +6,6 @@ by the server that asks it.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,8 +14,8 @@ import orjson
 
 from policies.cel.program import Wants
 from policies.cel.values import EvaluationError, encode
+from policies.pipes import framed
 
-HEADER: Final = struct.Struct(">I")
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Of a frame. A review has at most 7 MiB, and its resolved form a few times that."""
 
@@ -43,6 +42,14 @@ class Question:
     data: Mapping[str, Any] = field(default_factory=dict)
     """Variable -> JSON value; cut to what is read."""
 
+    def encode(self, seconds: float) -> bytes:
+        """``encode_question``. Raises Unsendable."""
+        return encode_question(self, seconds)
+
+    def failed(self, error: EvaluationError) -> Answers:
+        """The same error for every expression."""
+        return {ask.path: error for ask in self.expressions}
+
 
 Answers: TypeAlias = Mapping[str, Any]
 """Path -> JSON value, or an EvaluationError."""
@@ -55,11 +62,6 @@ class Unsendable(ValueError):
         """Keep the answer."""
         super().__init__(error.message)
         self.error = error
-
-
-def failed(question: Question, error: EvaluationError) -> Answers:
-    """The same error for every expression."""
-    return {ask.path: error for ask in question.expressions}
 
 
 def encode_question(question: Question, seconds: float) -> bytes:
@@ -142,4 +144,4 @@ def frame(body: bytes) -> bytes:
             f"is not evaluated: has {len(body)} bytes of data, and at most {MOST_BYTES} are sent"
         )
         raise Unsendable(EvaluationError(words, "limit"))
-    return HEADER.pack(len(body)) + body
+    return framed(body)

@@ -7,56 +7,27 @@ was killed.
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
 import sys
 import time
-from typing import BinaryIO, Final
+from typing import Final
 
+from policies import pipes
 from policies.cel.asking import ask
-from policies.cel.protocol import (
-    HEADER,
-    Ask,
-    Question,
-    Reply,
-    decode_question,
-    encode_reply,
-    frame,
-)
+from policies.cel.protocol import Ask, Question, Reply, decode_question, encode_reply, frame
 from policies.cel.values import EvaluationError
+from policies.pipes import Pipes
 
-READY: Final = b"ready"
-NICENESS: Final = 5
-"""Behind the server, which answers others meanwhile."""
-RETIRE_AT: Final = 0.5
-"""The share of its memory from which on a worker asks to be replaced."""
-ALARM_AFTER: Final = 2.0
-"""Seconds beyond its time after which a question ends the process, if nobody has by then."""
+READY: Final = pipes.READY
 
 
 def main(bytes_of_memory: int) -> None:
     """Serve until the input ends."""
-    _limit(bytes_of_memory)
-    source = os.fdopen(os.dup(0), "rb")
-    sink = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not end up between the frames.
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
+    pipes.limit(bytes_of_memory)
+    ends = Pipes.take()
     _warm_up()
-    _write(sink, frame(READY))
-    while (body := _read(source)) is not None:
-        _write(sink, _answer(body, bytes_of_memory))
-
-
-def _limit(bytes_of_memory: int) -> None:
-    os.nice(NICENESS)
-    resource.setrlimit(resource.RLIMIT_AS, (bytes_of_memory, bytes_of_memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    # The server is stopped first, and its workers by it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ends.write(frame(READY))
+    while (body := ends.read()) is not None:
+        ends.write(_answer(body, bytes_of_memory))
 
 
 def _warm_up() -> None:
@@ -67,39 +38,20 @@ def _warm_up() -> None:
 def _answer(body: bytes, bytes_of_memory: int) -> bytes:
     received = decode_question(body)
     started = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, received.seconds + ALARM_AFTER)
+    pipes.alarm(received.seconds)
     try:
         answers = ask(
             received.question,
             faults=received.faults,
             is_late=lambda: time.monotonic() - started > received.seconds,
         )
-        return encode_reply(Reply(answers, retire=_has_grown(bytes_of_memory)))
+        return encode_reply(Reply(answers, retire=pipes.has_grown(bytes_of_memory)))
     except (MemoryError, ValueError):
         error = EvaluationError("took too much memory", "limit")
         failed = {one.path: error for one in received.question.expressions}
         return encode_reply(Reply(failed, retire=True))
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _has_grown(bytes_of_memory: int) -> bool:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return peak > bytes_of_memory * RETIRE_AT
-
-
-def _read(source: BinaryIO) -> bytes | None:
-    header = source.read(HEADER.size)
-    if len(header) < HEADER.size:
-        return None
-    (size,) = HEADER.unpack(header)
-    body = source.read(size)
-    return body if len(body) == size else None
-
-
-def _write(sink: BinaryIO, data: bytes) -> None:
-    sink.write(data)
-    sink.flush()
+        pipes.alarm(0)
 
 
 if __name__ == "__main__":

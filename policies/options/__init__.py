@@ -10,14 +10,15 @@ One class an option, with the SDK's names and fields; each plans ``Writes`` and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import field
 from plugins.framework.field import FieldError, Path
-from policies.options import initializer, job, metadata, pods, trainer
+from policies.options import custom, initializer, job, metadata, pods, sections, trainer
 from policies.options.base import Facts, Option, Subject, Target
-from policies.options.shapes import NotExpressible, OptionFault, obj
+from policies.options.custom import Custom
+from policies.options.shapes import NotExpressible, OptionFault
 
 if TYPE_CHECKING:
     from plugins.framework.runtime import CompiledRuntime
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEYS",
     "OPTIONS",
+    "Custom",
     "Facts",
     "NotExpressible",
     "Option",
@@ -35,8 +37,6 @@ __all__ = [
     "missing",
     "read",
 ]
-
-Reader = Callable[["Mode", Any, Path, list[FieldError]], list[Option]]
 
 OPTIONS: Final[tuple[type[Option], ...]] = (
     metadata.Labels,
@@ -58,22 +58,9 @@ OPTIONS: Final[tuple[type[Option], ...]] = (
     pods.PodTemplateOverrides,
     pods.RuntimePatches,
 )
-"""Every option, in the order in which ``read`` gives them."""
+"""Every option of ours, in the order in which ``read`` gives them."""
 
-READERS: Final[Mapping[str, Reader]] = {
-    "labels": metadata.reader(metadata.Labels),
-    "annotations": metadata.reader(metadata.Annotations),
-    "specLabels": metadata.reader(metadata.SpecLabels),
-    "specAnnotations": metadata.reader(metadata.SpecAnnotations),
-    "trainer": trainer.read,
-    "initializer": initializer.read,
-    "activeDeadlineSeconds": job.read_deadline,
-    "suspend": job.on_create(job.Suspend),
-    "managedBy": job.on_create(job.ManagedBy),
-    "naming": job.read_naming,
-    "podTemplateOverrides": pods.read_overrides,
-    "runtimePatches": pods.read_patches,
-}
+READERS: Final = {**sections.READERS, "options": custom.read}
 
 KEYS: Final = tuple(READERS)
 """The keys of ``defaults`` and ``overrides``."""
@@ -81,13 +68,7 @@ KEYS: Final = tuple(READERS)
 
 def read(mode: Mode, raw: Any, path: Path) -> tuple[tuple[Option, ...], list[FieldError]]:
     """Read one of the two sections: its options, and every mistake in it by its path."""
-    errors: list[FieldError] = []
-    found = obj(raw, path, errors, KEYS) or {}
-    out: list[Option] = []
-    for key, reader in READERS.items():
-        if key in found:
-            out.extend(reader(mode, found[key], path.child(key), errors))
-    return tuple(out), errors
+    return sections.read(mode, raw, path, READERS)
 
 
 def missing(options: Iterable[Option], runtimes: Iterable[CompiledRuntime]) -> list[FieldError]:

@@ -30,6 +30,11 @@ def _silent(_text: str) -> None:
     """Nobody wants to hear it."""
 
 
+def _no_outcome(path: Path) -> Any:
+    """Nobody has called an option. Raises LookupError."""
+    raise LookupError(f"the option at {path} has not been called")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """The job that an option is applied to, resolved as it is in this round."""
@@ -39,6 +44,8 @@ class Subject:
     mode: Mode
     evaluate: Callable[[Expression], Any]
     """The JSON value of an expression of the same policy. Raises ExpressionFault."""
+    outcome: Callable[[Path], Any] = _no_outcome
+    """What the option of an outside package that stands there wrote for this job, or an EvaluationError."""
     note: Callable[[str], None] = _silent
     """Is told what an option leaves alone, and why."""
 
@@ -83,6 +90,8 @@ class Option(Protocol):
     facts: ClassVar[Facts]
     judges: ClassVar[bool] = False
     """Whether ``check`` says anything."""
+    reads_job: ClassVar[bool] = False
+    """Whether what it wants may depend on the job beyond its expressions: then others' writes count."""
 
     @abstractmethod
     def expressions(self) -> Iterable[Expression]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e.controlplane import ControlPlane
-from tests.gobuild import cache_root
+from tests.sdk import environments
 
 SCRIPTS: Final = Path(__file__).parents[1] / "sdk"
-SDK: Final = "kubeflow>=0.5,<0.6"
+VERSION: Final = "0.5.0"
 PYTHON_VARIABLE: Final = "STATIONMASTER_SDK_PYTHON"
 SESSION_SECONDS: Final = 600
 
@@ -22,13 +21,7 @@ def interpreter() -> Path:
     """An interpreter with the SDK, which wants an older Kubernetes client than ours: installed once."""
     if chosen := os.environ.get(PYTHON_VARIABLE):
         return Path(chosen)
-    home = cache_root() / "sdk-0.5"
-    found, installed = home / "bin" / "python", home / "installed"
-    if not installed.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        subprocess.run([str(found), "-m", "pip", "install", "--quiet", SDK], check=True)
-        installed.touch()
-    return found
+    return environments.install(VERSION)
 
 
 def run(plane: ControlPlane, script: str, namespace: str, *arguments: str) -> Any:

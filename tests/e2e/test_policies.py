@@ -166,7 +166,7 @@ def test_a_policy_becomes_ready_and_jobs_are_changed_and_refused(
     def counted() -> bool:
         stored = plane.admin.get(API, "TrainJobPolicy", name)
         counts = stored["status"].get("counts", {})
-        return counts.get("changed", 0) >= 1 and counts.get("denied", 0) >= 1
+        return bool(counts.get("changed", 0) >= 1 and counts.get("denied", 0) >= 1)
 
     plane.wait_for(counted, "counts", timeout_seconds=SEEN_SECONDS)
 

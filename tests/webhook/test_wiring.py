@@ -19,6 +19,7 @@ from certs import authority
 from plugins.framework.errors import ConfigError
 from policies.compile import CompiledPolicy
 from tests.certs.handshake import client_context
+from tests.policies.custom.packages import publish
 from tests.reviews import recorded
 from tests.webhook.fakes import Client, review
 from tests.webhook.running import Running, serving
@@ -439,3 +440,37 @@ async def test_the_policies_of_a_folder_are_compiled_before_they_are_swapped(
     await serving(options, story)
 
     assert compiled == [True, False]
+
+
+CUSTOM_OPTION = """
+STARTED = CustomOption(name="started", make=lambda: lambda job_spec, trainer, backend: job_spec.update(
+    metadata={"labels": {"started": "yes"}}))
+BROKEN = 5
+"""
+CUSTOM_POLICY = """\
+apiVersion: stationmaster.dev/v1alpha1
+kind: TrainJobPolicy
+metadata: {name: custom}
+spec: {defaults: {options: [{name: started}]}}
+"""
+
+
+async def test_custom_options_are_imported_before_the_first_request(
+    options: ServeOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(monkeypatch, tmp_path / "site", CUSTOM_OPTION, "started", "broken")
+    write(options, "policy.yaml", CUSTOM_POLICY)
+
+    async def story(running: Running) -> None:
+        assert running.service._workers.options.is_started
+        assert not running.service._workers.expressions.is_started
+        client = await running.connect()
+        answer = await client.post("/mutate?timeout=10s", create_review("demo", "base-torch"))
+        patch = base64.b64decode(answer.json["response"]["patch"])
+        written = {one["path"]: one.get("value") for one in orjson.loads(patch)}
+        assert written["/metadata/labels/started"] == "yes"
+        client.close()
+
+    running = await serving(options, story)
+    [warning] = [line for line in running.lines if line["msg"] == "option cannot be used"]
+    assert (warning["option"], warning["package"]) == ("broken", "outside 2.0")

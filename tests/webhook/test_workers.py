@@ -17,7 +17,6 @@ import pytest
 from plugins.framework.field import Path
 from policies import cel
 from policies.cel.protocol import (
-    HEADER,
     MOST_BYTES,
     Reply,
     Unsendable,
@@ -28,8 +27,16 @@ from policies.cel.protocol import (
     frame,
 )
 from policies.document import Expression
+from policies.pipes import HEADER
 from tests.policies.cel import conformance, hostile
-from webhook.workers import _BOOT, _ROOT, Event, Pool, ProcessWorker, Worker, WorkerDied
+from webhook.workers import (
+    Event,
+    Pool,
+    ProcessWorker,
+    Worker,
+    WorkerDied,
+    expressions_command,
+)
 
 FAR: Final = 100.0
 """Seconds that no test takes: a guard, not a measure."""
@@ -416,7 +423,7 @@ async def test_hostile_expressions_end_in_workers_and_others_are_answered() -> N
 
 def _start(bytes_of_memory: int = 2**30) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, _ROOT, str(bytes_of_memory)],
+        expressions_command(bytes_of_memory),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={},
@@ -436,7 +443,8 @@ def test_a_worker_whose_server_was_killed_ends_by_itself() -> None:
         assert _receive(worker) == b"ready"
         text = hostile.EXPRESSIONS["many regexes over a megabyte, for each step"]
         hung = question("p", text, data={"object": hostile.data()["object"]})
-        worker.stdin.write(encode_question(hung, 0.1))
+        # Long enough to be begun on a crowded machine, and far from what it takes.
+        worker.stdin.write(encode_question(hung, 3.0))
         worker.stdin.flush()
         assert worker.wait(FAR) == -signal.SIGALRM
 
@@ -497,8 +505,8 @@ async def test_a_worker_that_is_killed_from_outside_is_replaced() -> None:
 
 async def test_no_worker_starts_where_it_has_no_memory() -> None:
     with pytest.raises(WorkerDied):
-        await ProcessWorker.start(bytes_of_memory=2**20)
-    pool = Pool(start=partial(ProcessWorker.start, bytes_of_memory=2**20))
+        await ProcessWorker.start(partial(expressions_command, 2**20))
+    pool = Pool(start=partial(ProcessWorker.start, partial(expressions_command, 2**20)))
     try:
         (answers,) = await ask(pool, question())
         assert answers["0"].message == "is not evaluated: no worker could be started"

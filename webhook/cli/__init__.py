@@ -14,8 +14,8 @@
     why.py       what explain shows of policies
     progress.py  how far a long command is
     simulated.py what simulate shows
-    serve.py  admit.py  render.py  explain.py  test.py  lint.py  simulate.py  library.py  convert.py  manifests.py
-    doctor.py
+    serve.py  admit.py  render.py  explain.py  test.py  lint.py  simulate.py  library.py  catalogue.py (options)
+    convert.py  manifests.py  doctor.py
                  one command each, imported when it is run
 
 Exit codes: 0 allowed or fine, 1 refused or findings, 2 what could not be judged at all. All documents are judged,
@@ -52,11 +52,20 @@ COMMANDS: Final = {
     "lint": "Find the mistakes in policies, and say what was meant.",
     "simulate": "Show what other policies would do to the TrainJobs that exist.",
     "library": "List the policies that come with it, or print one.",
+    "options": "List what policies can write, and how.",
     "convert": "Say the pod overrides of a TrainJob in another Trainer version.",
     "manifests": "Print the manifests that install it into a cluster.",
     "doctor": "Check an installation, and say what to do.",
 }
 """The commands in the order in which one meets them; their modules are imported when they are run."""
+
+MODULES: Final = {"options": "catalogue"}
+"""Commands whose module has another name: ``options`` is that of options of the command line."""
+
+
+def module_of(name: str) -> str:
+    """The module of a command."""
+    return f"webhook.cli.{MODULES.get(name, name)}"
 
 
 class _Group(Examples, click.Group):
@@ -72,7 +81,7 @@ class _Group(Examples, click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"webhook.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(module_of(cmd_name)).command
         return command
 
     def format_commands(

@@ -48,7 +48,7 @@ def test_each_command_explains_itself(run: Run, name: str) -> None:
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_the_examples_of_the_help_parse(name: str) -> None:
-    command: Examples = importlib.import_module(f"webhook.cli.{name}").command
+    command: Examples = importlib.import_module(cli.module_of(name)).command
     for line in command.examples.values():
         words = line.split(" < ")[0].split(" > ")[0].split(" | ")[0].split()
         assert words[0] == name
