@@ -39,6 +39,8 @@ TRAINER_FIELDS: Final = (
 Target = tuple[str, str]
 """Jobs by their name, or by their ancestor; both empty: all jobs."""
 
+EVERY_JOB: Final[Target] = ("", "")
+
 
 class Claim(NamedTuple):
     """One place that an option writes to."""
@@ -74,7 +76,7 @@ class Claim(NamedTuple):
         """Whether two claims are about one place; jobs by name and by ancestor may be the same, which nobody can tell."""
         if self.where != other.where or (self.target is None) != (other.target is None):
             return False
-        return self.target == other.target or ("", "") in {self.target, other.target}
+        return self.target == other.target or EVERY_JOB in {self.target, other.target}
 
 
 def claims_of(policy: Policy) -> Iterator[Claim]:
@@ -153,6 +155,6 @@ def _part(mode: Mode, part: Any) -> Iterator[Claim]:
     if part.level == "JobSet":
         yield from _leaves(mode, None, "JobSet", part.leaves)
         return
-    targets: list[Target] = [(one.name, one.ancestor) for one in part.targets] or [("", "")]
+    targets: list[Target] = [(one.name, one.ancestor) for one in part.targets] or [EVERY_JOB]
     for target in targets:
         yield from _leaves(mode, target, part.level, part.leaves)

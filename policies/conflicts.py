@@ -6,14 +6,16 @@ is found per request (``merging``), and announced by lint (`likely`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, permutations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
 
 from plugins.framework import field as fields
 from plugins.framework import values
 from plugins.framework.field import FieldError, show
-from policies.claims import COMPUTED, Claim, claims_of
+from policies.claims import COMPUTED, EVERY_JOB, Claim, Target, claims_of
 
 if TYPE_CHECKING:
     from policies.compile import CompiledPolicy
@@ -23,7 +25,7 @@ _WILD: Final = frozenset("*?")
 
 
 class Pair(NamedTuple):
-    """Two claims that cannot both be met."""
+    """A claim of one policy, and that of another which cannot be met beside it."""
 
     first: CompiledPolicy
     second: CompiledPolicy
@@ -31,72 +33,92 @@ class Pair(NamedTuple):
     other: Claim
 
     @property
-    def is_certain(self) -> bool:
-        """Whether both policies are about the same jobs."""
-        return _signature(self.first.policy) == _signature(self.second.policy)
-
-    def error(self, of: CompiledPolicy) -> FieldError:
-        """The same as an error of one of the two."""
-        mine, theirs, other = (
-            (self.one, self.other, self.second)
-            if of is self.first
-            else (self.other, self.one, self.first)
-        )
+    def error(self) -> FieldError:
+        """The same as an error of the first of the two."""
         detail = (
-            f"{other.key.kind} {other.key} has the same priority ({of.policy.priority}) and sets {theirs} to "
-            f"{show(theirs.value)} ({theirs.path}): give one of them a higher priority, or let only one say it"
+            f"{self.second.key.kind} {self.second.key} has the same priority ({self.first.policy.priority}) and sets "
+            f"{self.other} to {show(self.other.value)} ({self.other.path}): give one of them a higher priority, or let "
+            "only one say it"
         )
-        return fields.invalid(mine.path, mine.value, detail)
+        return fields.invalid(self.one.path, self.one.value, detail)
 
 
 def mark(policies: Iterable[CompiledPolicy]) -> None:
     """Make those whose matches are the same and whose values differ not Ready, both; and sound again what no longer is."""
     every = list(policies)
     found: dict[int, list[FieldError]] = {}
-    for pair in pairs(every, certain_only=True):
-        for policy in (pair.first, pair.second):
-            error = pair.error(policy)
-            if error not in found.setdefault(id(policy), []):
-                found[id(policy)].append(error)
+    for group in _groups(every, _signature):
+        for pair in _of_group(group):
+            found.setdefault(id(pair.first), []).append(pair.error)
     for policy in every:
         policy.problems = (*policy.own_problems, *found.get(id(policy), ()))
 
 
 def likely(policies: Iterable[CompiledPolicy]) -> Iterator[Pair]:
-    """Pairs of which it depends on the job whether they are a conflict."""
-    for pair in pairs(policies, certain_only=False):
-        if not pair.is_certain and not are_apart(pair.first.policy, pair.second.policy):
-            yield pair
+    """Pairs of which it depends on the job whether they are a conflict, seen from each of the two."""
+    for group in _groups(policies, lambda policy: policy.priority):
+        for claims in _by_place(group).values():
+            for (first, one), (second, other) in permutations(claims, 2):
+                if (
+                    first is not second
+                    and one.meets(other)
+                    and not values.same(one.value, other.value)
+                    and _signature(first.policy) != _signature(second.policy)
+                    and not are_apart(first.policy, second.policy)
+                ):
+                    yield Pair(first, second, one, other)
 
 
-def pairs(policies: Iterable[CompiledPolicy], *, certain_only: bool) -> Iterator[Pair]:
-    """Pairs of equal priority with different plain values for one place."""
+def _groups(
+    policies: Iterable[CompiledPolicy], alike: Callable[[Policy], Any]
+) -> Iterator[list[CompiledPolicy]]:
+    """Sound policies that write, with others of their kind."""
     groups: dict[Any, list[CompiledPolicy]] = {}
     for compiled in policies:
         policy = compiled.policy
-        if (
-            compiled.own_problems
-            or not (policy.defaults or policy.overrides)
-            or not _writes(policy)
-        ):
-            continue
-        alike = _signature(policy) if certain_only else (policy.priority,)
-        groups.setdefault(alike, []).append(compiled)
+        if not compiled.own_problems and (policy.defaults or policy.overrides) and _writes(policy):
+            groups.setdefault(alike(policy), []).append(compiled)
     for group in groups.values():
         if len(group) > 1:
-            yield from _of_group(group)
+            yield group
 
 
-def _of_group(group: list[CompiledPolicy]) -> Iterator[Pair]:
-    claims: dict[Any, list[tuple[CompiledPolicy, Claim]]] = {}
+Claimed = tuple["CompiledPolicy", Claim]
+
+
+def _by_place(group: list[CompiledPolicy]) -> dict[Any, list[Claimed]]:
+    """Every plain value that somebody sets."""
+    claims: dict[Any, list[Claimed]] = {}
     for compiled in group:
         for claim in claims_of(compiled.policy):
             if claim.rule == "set" and claim.value is not COMPUTED:
                 claims.setdefault(claim.where, []).append((compiled, claim))
-    for found in claims.values():
-        for (first, one), (second, other) in combinations(found, 2):
-            if first is not second and one.meets(other) and not values.same(one.value, other.value):
-                yield Pair(first, second, one, other)
+    return claims
+
+
+def _of_group(group: list[CompiledPolicy]) -> Iterator[Pair]:
+    """For each claim one that stands against it; a thousand that all want something else are not a million errors."""
+    for claims in _by_place(group).values():
+        firsts: dict[Target | None, dict[bytes, Claimed]] = {}
+        keyed = [(one, orjson.dumps(one[1].value, option=orjson.OPT_SORT_KEYS)) for one in claims]
+        for one, value in keyed:
+            firsts.setdefault(one[1].target, {}).setdefault(value, one)
+        for (compiled, claim), value in keyed:
+            if claim.target == EVERY_JOB:
+                against = list(firsts.values())
+            else:
+                against = [firsts[t] for t in (claim.target, EVERY_JOB) if t in firsts]
+            other = next(
+                (
+                    found
+                    for by_value in against
+                    for theirs, found in islice(by_value.items(), 3)
+                    if theirs != value and found[0] is not compiled
+                ),
+                None,
+            )
+            if other is not None:
+                yield Pair(compiled, other[0], claim, other[1])
 
 
 def _writes(policy: Policy) -> bool:

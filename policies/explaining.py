@@ -93,13 +93,13 @@ def explain_all(traces: Sequence[Trace], *, all_parts: bool = False) -> Asks:
     runs = [trace for trace in traces if trace.run is not None]
     judged = next((trace for trace in reversed(runs) if trace.view is not None), None)
     told = judged or (runs[-1] if runs else None)
-    out: list[Explanation] = []
     if told is None or told.run is None:
-        return out
+        return []
+    explained: dict[Key, Explanation] = {}
     for compiled in told.run.policies.policies:
         found = yield from _explain(compiled, told.run, told, runs, all_parts=all_parts)
-        out.append(found)
-    return out
+        explained[compiled.key] = found
+    return list(explained.values())
 
 
 def _explain(
@@ -124,9 +124,11 @@ def _explain(
     )
     if not is_candidate or compiled.problems or told.view is None:
         return found
-    found.params = _params(policy, run)
     answers = told.answers.get(key, {})
-    if any(named.expression.path in answers for named in policy.match_conditions):
+    is_asked = any(named.expression.path in answers for named in policy.match_conditions)
+    if found.matched or is_asked:
+        found.params = _params(policy, run)
+    if is_asked:
         conditions = [(named.name, named.expression) for named in policy.match_conditions]
         found.conditions = yield from _evaluated(compiled, run, told, conditions)
     for ruled in found.rules:

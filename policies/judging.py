@@ -139,10 +139,10 @@ class Judge:
 
     def _rules(self, matched: Matched, answered: Answered) -> Steps:
         """All rules of a policy that the job breaks."""
-        trace = self._run.trace
+        run = self._run
         loosening = self._loosening(matched.policy)
-        if trace is not None:
-            trace.loosened(matched.key, loosening)
+        if run.trace is not None:
+            run.trace.loosened(matched.key, loosening)
         evaluate = lookup(answered)
         broken = [*self._broken_limits(matched, evaluate, loosening)]
         broken += self._advice(matched, evaluate)
@@ -151,10 +151,10 @@ class Judge:
             failed = yield from self._newly(matched, failed)
         if failed:
             broken += yield from self._explained(matched, failed)
-        if trace is not None:
+        if run.trace is not None:
             told = {each.rule: each.errors for each in broken}
             asked = list(self._validations(matched))
-            trace.validations(matched, asked, answered, loosening, told)
+            run.trace.validations(matched, asked, answered, loosening, told)
         return broken
 
     def _loosening(self, policy: Policy) -> exceptions.Loosening:

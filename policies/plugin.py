@@ -186,8 +186,16 @@ class PlatformPolicy(
         by_key = {matched.key: matched for matched in writing}
         self._place(run, draft, mode, merging.decide(applied_), by_key)
         if announced:
-            for text in placing.announce(run.ctx, draft, mode, merging.decide(announced)):
-                run.warn(text)
+            self._announce(run, draft, mode, announced)
+
+    @staticmethod
+    def _announce(run: Run, draft: Draft, mode: Mode, announced: list[merging.Planned]) -> None:
+        """Say what those would write that only warn."""
+        foreseen = placing.foresee(run.ctx, draft, mode, merging.decide(announced))
+        for effect in foreseen:
+            run.warn(placing.announced(effect))
+        if run.trace is not None:
+            run.trace.announced(mode, foreseen)
 
     def _place(
         self,
@@ -203,7 +211,9 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(run.ctx, draft, mode, decision)
-        run.effects += [(mode, effect) for effect in placed.effects]
+        run.effects.extend((mode, effect) for effect in placed.effects)
+        if run.trace is not None:
+            run.trace.placed(mode, placed.effects)
         for text in placed.warnings:
             run.warn(text)
         for finding in placed.findings:

@@ -91,11 +91,14 @@ class Trace:
             for key, answers in found.items():
                 self.answers.setdefault(key, {}).update(answers)
 
-    def placed(self, mode: Mode, effects: Sequence[Effect], *, is_announced: bool = False) -> None:
-        """Values were written, or only announced: those of the last round, which says them all again."""
-        if is_announced:
-            self.wrote = [w for w in self.wrote if not (w.is_announced and w.mode == mode)]
-        self.wrote += [Wrote(mode, self.ctx.round, effect, is_announced) for effect in effects]
+    def placed(self, mode: Mode, effects: Sequence[Effect]) -> None:
+        """Values were written."""
+        self.wrote += [Wrote(mode, self.ctx.round, each, is_announced=False) for each in effects]
+
+    def announced(self, mode: Mode, effects: Sequence[Effect]) -> None:
+        """Values were only announced: each round says all of them again."""
+        self.wrote = [w for w in self.wrote if not (w.is_announced and w.mode == mode)]
+        self.wrote += [Wrote(mode, self.ctx.round, each, is_announced=True) for each in effects]
 
     def fault(self, key: Key, text: str) -> None:
         """Something is wrong with a policy."""

@@ -12,10 +12,10 @@ import pytest
 from plugins import jax, lifecycle, mpi, runtime_defaults, torch, xgboost
 from plugins.framework.interface import EXTENSION_POINTS, Plugin
 from plugins.framework.profile import CONTROLLERS, decode
-from plugins.registry import in_tree, opt_in, registry
+from plugins.registry import in_tree, opt_in
 from tests import kubectl, test_golden
 from tests.conformance import ledger
-from webhook import yamlio
+from webhook import assembly, yamlio
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 PLUGINS: Final = (DOCS / "plugins.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ FIDELITY: Final = (DOCS / "fidelity.md").read_text(encoding="utf-8")
 ERRORS: Final = (DOCS / "errors.md").read_text(encoding="utf-8")
 PROFILE: Final = (DOCS / "profile.md").read_text(encoding="utf-8")
 
-NAMES: Final = [spec.name for spec in in_tree()]
+NAMES: Final = assembly.names()
 ALL_NAMES: Final = [*NAMES, *(spec.name for spec in opt_in())]
 SAMPLES: Final[dict[str, str]] = dict(
     re.findall(r"<!-- golden: (\S+) -->\n```\n(.*?)\n?```", ERRORS, re.DOTALL)
@@ -36,7 +36,7 @@ SAMPLES: Final[dict[str, str]] = dict(
 
 @pytest.mark.parametrize("name", ALL_NAMES)
 def test_a_plugin_has_its_row_and_its_section(name: str) -> None:
-    plugin: Plugin = registry().build(name, {})
+    plugin: Plugin = assembly.built_in().build(name, {})
     points = [point for point, protocol, _ in EXTENSION_POINTS if isinstance(plugin, protocol)]
     [row] = re.findall(rf"^\| {name} \|.*\| ([^|]*) \|$", PLUGINS, re.MULTILINE)
     assert [p[0].lower() + p[1:] for p in row.split(", ")] == points

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -11,13 +12,18 @@ import pytest
 
 from plugins.framework import interface
 from plugins.framework.api import names
+from plugins.framework.api.admission import UserInfo
 from plugins.framework.draft import ABSENT
 from plugins.framework.interface import Plugin
 from plugins.registry import in_tree, opt_in, registry
+from policies import plugin as policies
+from policies.document import POLICY_KINDS
+from policies.reading import policy
 from tests.builders import Json
-from tests.folder import Folder, texts
+from tests.folder import Folder, document, texts
 from tests.reviews.desk import create
 from webhook import yamlio
+from webhook.asked import Asked
 from webhook.offline import Outcome
 
 FOLDER: Final = Path(__file__).parent / "golden" / "admission"
@@ -65,6 +71,20 @@ def folder_of(given: Json) -> Folder:
     )
 
 
+def outcome_of(given: Json) -> Outcome:
+    """What comes of what is sent, by whom and when it is sent."""
+    user = UserInfo(username=given.get("user", ""), groups=tuple(given.get("groups", ())))
+    now = datetime.fromisoformat(given["now"]) if "now" in given else None
+    old = document(given["old"]) if "old" in given else None
+    engine = folder_of(given).engine
+    return engine.admit(document(sent(given)), old, asked=Asked(user=user, now=now))
+
+
+def audit(outcome: Outcome) -> Json:
+    """What is written to the audit log."""
+    return {key: text for call in outcome.calls for key, text in call.audit.items()}
+
+
 def sent(given: Json) -> Json:
     """What is sent."""
     if "podGroup" in given:
@@ -74,14 +94,13 @@ def sent(given: Json) -> Json:
 
 
 def changed(outcome: Outcome) -> Json:
-    """What was changed, our own annotations left out."""
-    if not outcome.allowed:
-        return {}
-    return {
-        change.pointer: None if change.after is ABSENT else change.after
-        for change in outcome.changes
-        if not change.pointer.startswith(OURS)
-    }
+    """What was changed, our own annotations left out, and the pieces of what was written whole."""
+    out: Json = {}
+    for change in outcome.changes if outcome.allowed else ():
+        at = change.pointer
+        if not at.startswith(OURS) and not any(at.startswith(f"{above}/") for above in out):
+            out[at] = None if change.after is ABSENT else change.after
+    return out
 
 
 def totals(outcome: Outcome) -> Json:
@@ -114,19 +133,19 @@ def _is_named(items: list[Any]) -> bool:
 
 @pytest.mark.parametrize("case", CASES)
 def test_case(case: str) -> None:
-    document = load(case)
-    given, want = document["given"], document["want"]
-    assert document.keys() == {"description", "plugin", "given", "want"}
-    assert want.keys() <= {"findings", "warnings", "changed", "totals", "built"}
-    folder = folder_of(given)
-    outcome = folder.admit(sent(given), given.get("old"))
+    loaded = load(case)
+    given, want = loaded["given"], loaded["want"]
+    assert loaded.keys() == {"description", "plugin", "given", "want"}
+    assert want.keys() <= {"findings", "warnings", "changed", "totals", "built", "audit"}
+    outcome = outcome_of(given)
     assert texts(outcome.findings.errors) == want.get("findings", [])
     assert outcome.findings.warnings == want.get("warnings", [])
     assert changed(outcome) == want.get("changed", {})
+    assert audit(outcome) == want.get("audit", {})
     if "totals" in want:
         assert totals(outcome) == want["totals"]
     if "built" in want:
-        objects = folder.render(sent(given)).objects
+        objects = folder_of(given).render(sent(given)).objects
         built = {f"{o['kind']}/{o['metadata']['name']}": o for o in objects}
         assert misses(built, want["built"]) == []
 
@@ -147,6 +166,22 @@ def test_every_plugin_has_its_cases(name: str) -> None:
     wanted |= {"refused"} if isinstance(plugin, REFUSES) else set()
     has = {verdict(case) for case in CASES if load(case)["plugin"] == name}
     assert has >= wanted
+
+
+@pytest.mark.parametrize("feature", policy.SPEC)
+def test_every_feature_of_policies_has_its_case(feature: str) -> None:
+    specs = [
+        each["spec"]
+        for case in CASES
+        for each in load(case)["given"].get("objects", [])
+        if each["kind"] in POLICY_KINDS
+    ]
+    assert any(feature in spec for spec in specs)
+
+
+def test_policies_have_cases_of_every_kind() -> None:
+    has = {verdict(case) for case in CASES if load(case)["plugin"] == policies.NAME}
+    assert has == {"allowed", "changed", "refused"}
 
 
 def test_the_numbers_are_in_order_and_each_is_there_once() -> None:

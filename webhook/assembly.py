@@ -8,6 +8,7 @@ from plugins import runtime_defaults
 from plugins.framework import gang, profile, registry
 from plugins.framework.errors import BadInput, ConfigError
 from plugins.framework.pipeline import Pipeline, Recorder
+from plugins.framework.registry import Registry
 from plugins.registry import in_tree
 from plugins.registry import registry as ours
 from policies import plugin as policies
@@ -22,8 +23,7 @@ def build_pipeline(
 
     Raises ConfigError where the file cannot be read, names what does not exist, or sets what cannot be set.
     """
-    known = ours()
-    known.register(policies.SPEC)
+    known = built_in()
     in_tree_names = names()
     chosen = profile.default(in_tree_names)
     if path is not None:
@@ -32,6 +32,13 @@ def build_pipeline(
     if pod_groups:
         chosen = chosen.with_plugin(gang.CORRECTION)
     return Pipeline(known, chosen, recorder)
+
+
+def built_in() -> Registry:
+    """Every plugin that comes with us: those of ``plugins``, and the platform's policies."""
+    known = ours()
+    known.register(policies.SPEC)
+    return known
 
 
 def names() -> list[str]:

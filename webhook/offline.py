@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +22,10 @@ from plugins.framework import generations, lines, quantity, schema, totals, valu
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.cluster import Snapshot
+from plugins.framework.cluster import Snapshot, document_key, is_document
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
-from plugins.framework.field import Findings
+from plugins.framework.field import Findings, show
 from plugins.framework.pipeline import Pipeline, Result
 from policies import plugin as policies
 from policies.compile import PolicySet
@@ -154,8 +155,22 @@ def _close(loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
-    """The folder as a cluster: its runtimes meet the API server's rules before they count."""
+    """The folder as a cluster: its runtimes meet the API server's rules before they count.
+
+    Raises ConfigError for policies, exceptions and params without a name (YAML reads ``on`` and ``n`` as flags): the API
+    server would take none, and in a folder nobody could say which one is not in force.
+    """
+    nameless = [d for d in documents if is_document(d.obj) and not document_key(d.obj)[2]]
+    if nameless:
+        raise ConfigError("\n".join(map(_nameless, nameless)))
     return Snapshot.of((d.obj for d in documents), admit=True)
+
+
+def _nameless(document: Document) -> str:
+    name = values.at(document.obj, "metadata", "name")
+    found = "there is none" if name is None else f"is {show(name)}"
+    kind = values.text(document.obj.get("kind"))
+    return f"{document.where}: metadata.name of a {kind} must be a text, and {found}"
 
 
 class _Around:
@@ -181,6 +196,32 @@ class _Around:
         self.snapshot, self._seen = snapshot, (self.asked, namespace)
 
 
+@dataclass(slots=True)
+class _Wanted:
+    """What somebody wants to know of the next request. By itself, so that the engine is in no circle and ends when it is let go."""
+
+    traces: list[Trace] | None = None
+    creator: Creator | None = None
+
+    @contextmanager
+    def asking(self, creator: Creator | None) -> Iterator[list[Trace]]:
+        """Gather the Traces of what is judged inside."""
+        traces: list[Trace] = []
+        self.traces, self.creator = traces, creator
+        try:
+            yield traces
+        finally:
+            self.traces = self.creator = None
+
+    def note(self, ctx: Context) -> None:
+        """Ask the policies to say what they find, where somebody wants to know."""
+        if self.traces is not None:
+            ctx.notes[TRACE] = found = Trace(ctx)
+            self.traces.append(found)
+        if self.creator is not None:
+            ctx.notes[CREATOR] = self.creator
+
+
 class Offline:
     """Judges documents one by one against one folder."""
 
@@ -199,6 +240,7 @@ class Offline:
         """
         self._around = around = _Around(snapshot, asked)
         self._default = asked
+        self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
         self._loop, pool = asyncio.new_event_loop(), Pool()
@@ -211,11 +253,9 @@ class Offline:
             now=lambda: around.asked.now or now(),
             evaluate=pool.evaluate,
             owners=train_jobs,
-            on_context=self._note,
+            on_context=self._wanted.note,
         )
         weakref.finalize(self, _close, self._loop, pool)
-        self._creator: Creator | None = None
-        self._traces: list[Trace] | None = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -278,12 +318,8 @@ class Offline:
 
         ``creator`` is who created the job, where the request does not say it.
         """
-        traces: list[Trace] = []
-        self._traces, self._creator = traces, creator
-        try:
+        with self._wanted.asking(creator) as traces:
             return self.admit(document, old), traces
-        finally:
-            self._traces = self._creator = None
 
     def explain(
         self, document: Document, old: Document | None = None, *, all_parts: bool = False
@@ -303,14 +339,6 @@ class Offline:
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
         return Explained(outcome=outcome, layers=layers, policies=explained)
-
-    def _note(self, ctx: Context) -> None:
-        """Ask the policies to say what they find, where somebody wants to know."""
-        if self._traces is not None:
-            ctx.notes[TRACE] = found = Trace(ctx)
-            self._traces.append(found)
-        if self._creator is not None:
-            ctx.notes[CREATOR] = self._creator
 
     async def _answered(self, asking: Asks) -> list[Explanation]:
         try:
@@ -362,9 +390,16 @@ class Offline:
         if raw.get("kind") == review.KIND:
             found = values.at(raw, "request", "object")
             return values.copy(found) if type(found) is dict else None
-        return schema.load(self._line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
+        return schema.load(self.line_of(raw).name).admit(names.TRAIN_JOB, raw).obj
 
-    def _line_of(self, raw: dict[str, Any]) -> Line:
+    def objects(self, raw: dict[str, Any]) -> list[dict[str, Any]]:
+        """The objects that the controller would create for an admitted TrainJob; none where it fails or has no runtime."""
+        ctx = self._context(names.TRAIN_JOB, raw, None, _namespace(raw))
+        info = self._resolved(ctx, raw)
+        return [] if info is None else self._built(ctx, info, Findings())
+
+    def line_of(self, raw: dict[str, Any]) -> Line:
+        """Whose semantics hold for an object: those that were asked for, of the CRD, or of its own fields."""
         return (
             self._line
             or self._around.snapshot.crd_line
@@ -377,7 +412,7 @@ class Offline:
         return Context(
             request=_request(kind, raw, old, namespace, self._around.asked.user),
             cluster=self._around.snapshot,
-            line=self._line_of(raw),
+            line=self.line_of(raw),
             namespace=namespace,
             clock=time.monotonic,
         )
@@ -386,7 +421,7 @@ class Offline:
 
     def _admit_object(self, raw: dict[str, Any], old: dict[str, Any] | None) -> Outcome:
         kind = values.text(raw.get("kind"))
-        line = self._line_of(raw)
+        line = self.line_of(raw)
         schemas = schema.load(line.name)
         # Against itself: an object that is stored keeps what only the API server and controllers write.
         stored_old = schemas.admit(kind, old, old).obj if old is not None else None

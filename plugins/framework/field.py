@@ -178,7 +178,8 @@ class FieldError:
     def body(self) -> str:
         """The message without the path: what ``causes[].message`` holds."""
         parts = [self.type.text]
-        if self.type in _SHOWS_VALUE:
+        if self.type in _SHOWS_VALUE and (self.value is not None or self.field):
+            # A rule of a policy that is about no field has no value either: `null` would say that it has.
             parts.append(show(self.value))
         elif self.type is ErrorType.TOO_MANY and self.value is not None:
             parts.append(str(self.value))

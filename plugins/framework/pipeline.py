@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 
 from plugins.framework import applied, values
 from plugins.framework import field as fields
@@ -298,7 +298,7 @@ class Pipeline:
             with draft.by(name):
                 try:
                     returned = method(*args)
-                    if type(returned) is GeneratorType:
+                    if _asks(returned):
                         await _answered(ctx, returned)
                 except (BuildError, DeadlineExceeded):
                     raise
@@ -315,7 +315,7 @@ class Pipeline:
         for name, method in self._steps[point]:
             try:
                 found = method(*args)
-                if type(found) is GeneratorType:
+                if _asks(found):
                     found = await _answered(args[0], found)
                 if found.errors or found.warnings:
                     result.findings.add(found)
@@ -405,6 +405,11 @@ class Pipeline:
         if result.allowed and not result.faults:
             result.patch = draft.patch()
         return result
+
+
+def _asks(returned: object) -> TypeGuard[Asking[Any]]:
+    """Whether a plugin waits for answers."""
+    return type(returned) is GeneratorType
 
 
 async def _answered(ctx: Context, asking: Asking[Any]) -> Any:

@@ -33,9 +33,19 @@ def between(targets: list[Target]) -> Iterator[str]:
                 before is not None
                 and before[0] != target.owner
                 and not values.same(before[1], value)
+                and not _has_all(value, before[1])
             ):
                 yield _said(before[0], target.owner, name, target.job)
             set_by[target.job, name] = (target.owner, value)
+
+
+def _has_all(value: Any, before: Any) -> bool:
+    """Whether a list keeps every item of the one that it replaces, as where a policy joins tolerations: nobody loses."""
+    return (
+        type(value) is list
+        and type(before) is list
+        and all(any(values.same(item, kept) for kept in value) for item in before)
+    )
 
 
 def _said(loser: str, winner: str, name: str, job: str) -> str:

@@ -30,15 +30,16 @@ _PLACE: Final = re.compile(r"(?:line (\d+), )?column (\d+): (.*)", re.DOTALL)
 _PATH: Final = re.compile(r"(spec[^:\s]*): (.*)", re.DOTALL)
 
 
-def lint(raws: Sequence[dict[str, Any]], world: World) -> list[Finding]:
+def lint(raws: Sequence[Any], world: World) -> list[Finding]:
     """All that is wrong with these documents, by their order; those of the world are not judged themselves."""
     reads = [reading.read(raw) for raw in raws]
     found = [one for i, read in enumerate(reads) for one in _alone(i, read)]
-    at = {document_key(raw): i for i, raw in enumerate(raws) if is_document(raw)}
-    documents = dict(world.documents)
-    for raw in raws:
-        if is_document(raw):
-            documents[document_key(raw)] = raw
+    at = {
+        document_key(raw): i
+        for i, raw in enumerate(raws)
+        if isinstance(raw, dict) and is_document(raw)
+    }
+    documents = {**world.documents, **{key: raws[i] for key, i in at.items()}}
     policies = PolicySet.of(documents)
     for compiled in policies.policies:
         i = at.get(_key(compiled))
@@ -92,17 +93,15 @@ def _compiled(i: int, compiled: CompiledPolicy) -> Iterator[Finding]:
 def _beside(policies: PolicySet, at: dict[tuple[str, str, str], int]) -> Iterator[Finding]:
     """What is only wrong beside another policy; told at each of the two that is judged."""
     for pair in conflicts.likely(policies.policies):
-        for compiled in (pair.first, pair.second):
-            i = at.get(_key(compiled))
-            if i is not None:
-                error = pair.error(compiled)
-                yield Finding(
-                    at=i,
-                    path=error.field,
-                    severity="warning",
-                    rule="conflict",
-                    message=f"for jobs that both match, neither is written: {error.detail}",
-                )
+        i = at.get(_key(pair.first))
+        if i is not None:
+            yield Finding(
+                at=i,
+                path=pair.error.field,
+                severity="warning",
+                rule="conflict",
+                message=f"for jobs that both match, neither is written: {pair.error.detail}",
+            )
     for feed in feeding.feeds(policies.policies):
         for compiled in dict.fromkeys((feed.first, feed.second)):
             i = at.get(_key(compiled))

@@ -358,6 +358,26 @@ async def test_a_state_may_be_refused_by_its_receiver(tree: Callable[..., Path])
     assert problems == [f"{folder}/a.yaml:1: no"]
 
 
+async def test_files_beside_the_folder_are_followed_too(
+    tree: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tree({"a.yaml": runtime("a")})
+    beside = tmp_path / "beside.yaml"
+    beside.write_text(runtime("b"))
+    states: list[list[str]] = []
+    follower = Follower(
+        folder,
+        beside,
+        on_change=lambda found: states.append(sorted(names(found))),
+        on_problem=print,
+    )
+    assert sorted(names(follower.load())) == ["a", "b"]
+    beside.write_text(runtime("cc"))
+    for _ in range(3):
+        await follower.poll()
+    assert states == [["a", "cc"]]
+
+
 async def test_a_config_map_is_swapped_by_its_link(tmp_path: Path) -> None:
     for version, name in (("..1", "old"), ("..2", "new")):
         (tmp_path / version).mkdir()

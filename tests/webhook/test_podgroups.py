@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 
 from plugins.framework import gang, lines, profile
 from plugins.framework.errors import DeadlineExceeded
-from plugins.registry import in_tree
 from tests.builders import Builder, Json, MakeRuntime, make_train_job
 from tests.faults.kit import rt_mpi, rt_torch
 from tests.folder import Folder
 from tests.plugins.kit import stored, table
 from tests.reviews import recorded
 from tests.reviews.desk import TRAINER, Reply, pipeline_of, read, snapshot_of
-from webhook import yamlio
+from webhook import assembly, yamlio
 from webhook.assembly import build_pipeline
 from webhook.mode import Fixed, Mode
 from webhook.podgroups import Documents, Owned, Owner, Unresolved, owner_of
@@ -390,5 +389,5 @@ def test_the_option_and_a_profile_that_enables_it_come_to_the_same(tmp_path: Pat
         list(build_pipeline(path, pod_groups=given).plugins)
         for path, given in ((file, True), (file, False), (None, True))
     ]
-    assert orders == [[*(spec.name for spec in in_tree()), gang.CORRECTION]] * 3
+    assert orders == [[*assembly.names(), gang.CORRECTION]] * 3
     assert gang.CORRECTION not in build_pipeline(None).plugins

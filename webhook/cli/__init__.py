@@ -9,7 +9,13 @@
     inputs.py    which documents of FILE and --old are for us
     output.py    what goes to stdout: YAML, JSON, patches, diffs
     tables.py    tables, by rich (imported when one is printed)
-    serve.py  admit.py  render.py  explain.py  test.py  lint.py  convert.py  manifests.py  doctor.py
+    surroundings.py  what a document meets: the folder, policies and labels besides it
+    page.py      paragraphs, folded at the terminal's edge
+    why.py       what explain shows of policies
+    progress.py  how far a long command is
+    simulated.py what simulate shows
+    serve.py  admit.py  render.py  explain.py  test.py  lint.py  simulate.py  library.py  convert.py  manifests.py
+    doctor.py
                  one command each, imported when it is run
 
 Exit codes: 0 allowed or fine, 1 refused or findings, 2 what could not be judged at all. All documents are judged,
@@ -41,9 +47,11 @@ COMMANDS: Final = {
     "serve": "Answer AdmissionReviews over TLS, for a folder or a cluster.",
     "admit": "Show what admission makes of a TrainJob, or why it is refused.",
     "render": "Show what the Trainer would create for a TrainJob.",
-    "explain": "Show where each value of a TrainJob comes from.",
+    "explain": "Show where each value comes from, and why policies decide.",
     "test": "Run the tests of policies.",
     "lint": "Find the mistakes in policies, and say what was meant.",
+    "simulate": "Show what other policies would do to the TrainJobs that exist.",
+    "library": "List the policies that come with it, or print one.",
     "convert": "Say the pod overrides of a TrainJob in another Trainer version.",
     "manifests": "Print the manifests that install it into a cluster.",
     "doctor": "Check an installation, and say what to do.",

@@ -34,17 +34,8 @@ _COLOURS: Final = {"ok": "32", "warn": "33", "fail": "1;31"}
         "Where TrainJobs may be made in one namespace only": "doctor --try-in team-vision",
     },
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    envvar="KUBECONFIG",
-    default="~/.kube/config",
-    show_default="$KUBECONFIG, else ~/.kube/config",
-    help="The cluster, and who asks.",
-)
-@click.option(
-    "--context", metavar="NAME", help="The context of the kubeconfig; else its current one."
-)
+@options.kubeconfig
+@options.context
 @click.option(
     "--namespace",
     metavar="NAME",

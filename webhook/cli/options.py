@@ -28,9 +28,13 @@ filename = click.option(
 )
 
 
-def path(*names: str, what: str = "FILE", about: str, required: bool = False) -> Callable[[_F], _F]:
+def path(
+    *names: str, what: str = "FILE", about: str, required: bool = False, multiple: bool = False
+) -> Callable[[_F], _F]:
     """An option that names a FILE or a DIR."""
-    return click.option(*names, metavar=what, type=PATH, help=about, required=required)
+    return click.option(
+        *names, metavar=what, type=PATH, help=about, required=required, multiple=multiple
+    )
 
 
 def folder(*, required: bool) -> Callable[[_F], _F]:
@@ -55,6 +59,17 @@ pod_groups = click.option(
     "pod_groups",
     is_flag=True,
     help="Correct the PodGroups that the Trainer makes: only pods that exist first can be a gang.",
+)
+kubeconfig = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    envvar="KUBECONFIG",
+    default="~/.kube/config",
+    show_default="$KUBECONFIG, else ~/.kube/config",
+    help="The cluster, and who asks.",
+)
+context = click.option(
+    "--context", metavar="NAME", help="The context of the kubeconfig; else its current one."
 )
 old = click.option(
     "--old",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import values
 from plugins.framework.api import names
@@ -41,6 +41,21 @@ def surroundings(
 
 def read_policies(paths: Iterable[Path]) -> list[Document]:
     """Policies, exceptions and params of files and folders. Raises ConfigError for all that is something else."""
+    return _read(paths, is_document, _NO_POLICY)
+
+
+def read_runtimes(paths: Iterable[Path]) -> list[Document]:
+    """The same with TrainingRuntimes and ClusterTrainingRuntimes."""
+    return _read(paths, _is_runtime, f"none of {', '.join(sorted(names.RUNTIME_KINDS))}")
+
+
+def _is_runtime(obj: dict[str, Any]) -> bool:
+    return kind_of(obj) in names.RUNTIME_KINDS and obj.get("apiVersion") == names.API_VERSION
+
+
+def _read(
+    paths: Iterable[Path], is_wanted: Callable[[dict[str, Any]], bool], otherwise: str
+) -> list[Document]:
     found: list[Document] = []
     problems: list[str] = []
     for path in paths:
@@ -51,10 +66,10 @@ def read_policies(paths: Iterable[Path]) -> list[Document]:
             problems += [str(broken) for broken in inputs.broken]
             read = inputs.documents
         for document in read:
-            if is_document(values.obj(document.obj)):
+            if is_wanted(values.obj(document.obj)):
                 found.append(document)
             else:
-                problems.append(f"{document.where}: {title_of(document.obj)} is {_NO_POLICY}")
+                problems.append(f"{document.where}: {title_of(document.obj)} is {otherwise}")
     problems += duplicates(found)
     if problems:
         raise ConfigError("\n".join(problems))

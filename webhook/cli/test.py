@@ -141,7 +141,7 @@ class _Session:
         from webhook.suites import coverage, junit, reading, running  # noqa: PLC0415  # not for `--help`
 
         report = Report.on_stderr()
-        files = reading.test_files(self._paths)
+        files = reading.files_in(self._paths)
         found = reading.read(files)
         for problem in found.problems:
             report.failure(problem)

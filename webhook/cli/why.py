@@ -2,103 +2,46 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework.draft import ABSENT
-from plugins.framework.field import escape, show
-from webhook.cli.report import wants_colour
+from plugins.framework.field import show
+from webhook.cli.page import Page
 
 if TYPE_CHECKING:
     from policies.cel import Part
     from policies.explaining import Evaluated, Explanation
     from policies.trace import Ruled, Wrote
 
-_NARROWEST: Final = 40
-_ANY_WIDTH: Final = 1_000_000
-"""A pipe has no edge at which to fold."""
-_COLOURS: Final = {
-    "passes": "32",
-    "broken": "1;31",
-    "fault": "1;31",
-    "excepted": "33",
-    "let be": "33",
-    "matched": "1",
-}
 _LET_BE: Final = "the stored job breaks it no less, so this update may"
 _NOT_JUDGED: Final = "only metadata changed, and it is about more than that"
 
 
-class _Page:
-    """Lines that hang below their beginning where they are folded."""
-
-    def __init__(self) -> None:
-        self._is_coloured = wants_colour(sys.stdout)
-        is_terminal = sys.stdout.isatty()
-        columns = shutil.get_terminal_size().columns if is_terminal else _ANY_WIDTH
-        self._width = max(columns, _NARROWEST)
-        self.lines: list[str] = []
-
-    def say(self, indent: int, text: str, *, head: str = "", width: int = 0) -> None:
-        """A text; ``head`` stands before it in a column of so many characters, in the colour of what it says."""
-        head = f"{head:{width}}" if width else head
-        first = " " * indent + head
-        hang = " " * (indent + (len(head) if width else 2))
-        folded = textwrap.wrap(
-            first + escape(text),
-            self._width,
-            subsequent_indent=hang,
-            break_long_words=True,
-            break_on_hyphens=False,
-            drop_whitespace=True,
-            replace_whitespace=False,
-        ) or [first]
-        code = _COLOURS.get(head.strip())
-        if code and self._is_coloured:
-            folded[0] = folded[0].replace(head, f"\x1b[{code}m{head}\x1b[0m", 1)
-        self.lines += [line.rstrip() for line in folded]
-
-
 def text(policies: Iterable[Explanation]) -> str:
     """Each policy: those that matched first, then why the others did not."""
-    page = _Page()
+    page = Page()
     found = sorted(policies, key=lambda e: not _took_part(e))
     for explanation in found:
         if page.lines:
             page.lines.append("")
         _policy(page, explanation)
-    return "".join(f"{line}\n" for line in page.lines)
+    return page.text
 
 
 def _took_part(explanation: Explanation) -> bool:
     return explanation.matched or bool(explanation.faults or explanation.wrote)
 
 
-def _policy(page: _Page, explanation: Explanation) -> None:
+def _policy(page: Page, explanation: Explanation) -> None:
     policy = explanation.policy
     title = f"{policy.key.kind} {policy.key}"
     if policy.priority:
         title += f" (priority {policy.priority})"
-    if explanation.matched:
-        page.say(0, f"matched{_does(explanation)}", head=f"{title}: ")
-    elif explanation.misses:
-        page.say(0, "not about this job", head=f"{title}: ")
-    else:
-        page.say(0, "cannot tell", head=f"{title}: ")
+    page.say(0, _verdict(explanation), head=f"{title}: ")
     for problem in explanation.problems:
         page.say(2, f"not Ready: {problem}")
-    for miss in explanation.misses:
-        page.say(2, str(miss))
-    for evaluated in explanation.conditions:
-        page.say(2, f"matchConditions[{evaluated.name}]")
-        _parts(page, 4, evaluated.parts)
-    if explanation.params is not None:
-        used = explanation.params
-        value = f"cannot be used: {used.fault}" if used.fault else show(used.value)
-        page.say(2, f"params ({used.source}): {value}")
+    _match(page, explanation)
     for wrote in explanation.wrote:
         page.say(2, _written(wrote))
     width = max((len(r.outcome) for r in explanation.rules), default=0) + 2
@@ -109,9 +52,27 @@ def _policy(page: _Page, explanation: Explanation) -> None:
         page.say(2, f"exception {note.exception.name} has no effect{about}: {note.reason}")
     if explanation.conflicts:
         page.say(2, "conflict: another policy of the same priority wants another value")
+    follows = "the job hears of it" if policy.failure_policy == "Fail" else "it is passed over"
     for fault in explanation.faults:
-        follows = "the job hears of it" if policy.failure_policy == "Fail" else "it is passed over"
         page.say(2, f"fault (failurePolicy {policy.failure_policy}: {follows}): {fault}")
+
+
+def _verdict(explanation: Explanation) -> str:
+    if explanation.matched:
+        return f"matched{_does(explanation)}"
+    return "not about this job" if explanation.misses else "cannot tell"
+
+
+def _match(page: Page, explanation: Explanation) -> None:
+    for miss in explanation.misses:
+        page.say(2, str(miss))
+    for evaluated in explanation.conditions:
+        page.say(2, f"matchConditions[{evaluated.name}]")
+        _parts(page, 4, evaluated.parts)
+    used = explanation.params
+    if used is not None:
+        value = f"cannot be used: {used.fault}" if used.fault else show(used.value)
+        page.say(2, f"params ({used.source}): {value}")
 
 
 def _does(explanation: Explanation) -> str:
@@ -143,7 +104,7 @@ def _written(wrote: Wrote) -> str:
     return f"{wrote.mode}: {verb} {effect.place} to {show(effect.after)}{was}{whose}"
 
 
-def _rule(page: _Page, ruled: Ruled, evaluated: Iterable[Evaluated], width: int) -> None:
+def _rule(page: Page, ruled: Ruled, evaluated: Iterable[Evaluated], width: int) -> None:
     what = f"{ruled.kind} {ruled.name}"
     if ruled.outcome in {"broken", "excepted"}:
         what += f" ({', '.join(ruled.actions) or 'no actions'})"
@@ -164,7 +125,7 @@ def _rule(page: _Page, ruled: Ruled, evaluated: Iterable[Evaluated], width: int)
         _parts(page, 2 + width, each.parts)
 
 
-def _parts(page: _Page, indent: int, parts: Iterable[Part]) -> None:
+def _parts(page: Page, indent: int, parts: Iterable[Part]) -> None:
     """Deeper parts stand below what they are parts of."""
     for part in parts:
         page.say(

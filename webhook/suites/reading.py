@@ -68,7 +68,7 @@ class Found:
     problems: list[str] = field(default_factory=list)
 
 
-def test_files(paths: Iterable[Path]) -> list[Path]:
+def files_in(paths: Iterable[Path]) -> list[Path]:
     """The test files among files and folders, each once, sorted. Raises ConfigError where one is not there."""
     found: dict[Path, None] = {}
     for path in paths:

@@ -74,6 +74,7 @@ class Layer:
 class Explained:
     outcome: Outcome = field(default_factory=Outcome)
     layers: list[Layer] = field(default_factory=list)
+    policies: list[Any] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -105,6 +106,7 @@ class Engine:
     loaded: tuple[list[Document], str | None, Path | None] | None = None
     pod_groups: bool = False
     asked: Asked | None = None
+    all_parts: bool = False
     old: list[Document | None] = field(default_factory=list)
 
     def load(
@@ -128,7 +130,11 @@ class Engine:
     def render(self, document: Document, *, admitted: bool = False) -> Rendered:
         return self.on_render(document, admitted)
 
-    def explain(self, document: Document, _old: Document | None = None) -> Explained:
+    def explain(
+        self, document: Document, old: Document | None = None, *, all_parts: bool = False
+    ) -> Explained:
+        self.old.append(old)
+        self.all_parts = all_parts
         return self.on_explain(document)
 
     def convert(self, document: Document, to: str) -> Converted:
