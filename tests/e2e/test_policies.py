@@ -123,7 +123,7 @@ def dry(plane: ControlPlane, namespace: str, **spec: Any) -> str:
 
 FOUR: Final = {"trainer": {"numNodes": 4}}
 LIMIT: Final = {"name": "nodes", "nodes": {"max": 2}, "fix": "ask the platform team"}
-REFUSAL: Final = "at most 2 are allowed"
+REFUSAL: Final = "at most 2 is allowed"
 
 
 def test_a_policy_becomes_ready_and_jobs_are_changed_and_refused(
@@ -157,10 +157,10 @@ def test_a_policy_becomes_ready_and_jobs_are_changed_and_refused(
 
     refused = create(plane, team, "refused", **FOUR)
     assert refused.returncode == 1
-    assert refused.stderr == (
+    assert refused.stderr.splitlines()[-1] == (
         'Error from server (Forbidden): error when creating "STDIN": admission webhook'
         ' "trainjobs.stationmaster.dev" denied the request: spec.trainer.numNodes:'
-        f" [{name}/nodes] Forbidden: the job has 4 nodes, and {REFUSAL}; ask the platform team\n"
+        f" [{name}/nodes] Forbidden: the job has 4 nodes, and {REFUSAL}; ask the platform team"
     )
 
     def counted() -> bool:
@@ -388,10 +388,12 @@ def test_the_rights_of_the_manifests_are_enough(
         for event in plane.audit(user=USER)
         if event.get("objectRef", {}).get("apiGroup") == "stationmaster.dev"
     ]
-    assert {event["verb"] for event in asked} == {"list", "watch", "patch"}
+    verbs = {event["verb"] for event in asked}
+    assert {"list", "patch"} <= verbs <= {"list", "watch", "patch"}
     assert {e["objectRef"].get("subresource") for e in asked if e["verb"] == "patch"} == {"status"}
     codes = {event.get("responseStatus", {}).get("code") for event in asked}
-    assert codes <= {None, 200, 409, 422, 404}
+    # Their kinds are served some moments after they are there (404, 429).
+    assert codes <= {None, 200, 404, 409, 422, 429}
     listed = [
         event["requestURI"]
         for event in plane.audit(user=USER, resource="configmaps", verb="list")
