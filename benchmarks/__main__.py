@@ -29,6 +29,17 @@ from benchmarks.process import Server
 ROOT: Final = Path(__file__).parent.parent
 MANY: Final = 5000
 PACED_RATE: Final = 100.0
+MATCHING: Final = 5
+POLICIES: Final = {
+    "none": (0, 0),
+    "1, matching": (1, 0),
+    "5, all matching": (MATCHING, 0),
+    "20, 5 matching": (MATCHING, 15),
+    "200, 5 matching": (MATCHING, 195),
+    "1,000, none matching": (0, 1000),
+}
+"""How many policies, of which how many match the job: label required, numNodes limit, registry allow-list, queue default,
+runtime allow-list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +71,11 @@ def main() -> int:
 
 def servers(folder: Path, size: Size) -> None:
     """The pair over TLS, on the yardstick and on us, with few and with many runtimes."""
-    one, many = folder / "one", folder / "many"
+    one, many, five = folder / "one", folder / "many", folder / "five"
     review.write_cluster(one, 1)
     review.write_cluster(many, MANY)
+    review.write_cluster(five, 1)
+    review.write_policies(five, MATCHING, 0)
     body = len(review.create_review("mnist", review.runtime_name(0)))
     print(
         f"\nmutate + validate over TLS, a review of {body} bytes, {size.rounds} interleaved rounds"
@@ -76,12 +89,18 @@ def servers(folder: Path, size: Size) -> None:
                 stack.enter_context(process.stationmaster(f"{MANY} runtimes", many, folder / "s2")),
                 MANY,
             ),
+            (
+                stack.enter_context(
+                    process.stationmaster(f"{MATCHING} policies", five, folder / "s3")
+                ),
+                1,
+            ),
         ]
         fast = rounds(subjects, size.rounds, size.pairs, size.connections, rate=0.0)
         paced = rounds(subjects, size.rounds, size.paced_pairs, 1, rate=PACED_RATE)
     table(f"at full speed, {size.connections} connections", fast)
     table(f"paced, {PACED_RATE:.0f} calls a second", paced)
-    inside(one, fast["bare aiohttp"], size.rounds)
+    inside(folder, fast["bare aiohttp"], size.rounds)
 
 
 def rounds(
@@ -126,13 +145,26 @@ def table(title: str, results: dict[str, list[Result]]) -> None:
         print(f"  {what[:3]} with {MANY} runtimes: {ratio:.2f} times that with one")
 
 
-def inside(cluster: Path, base: Sequence[Result], batches: int) -> None:
-    """The pair in process."""
-    command = [sys.executable, "-m", "benchmarks.inside", str(cluster), str(batches * 2)]
+def inside(folder: Path, base: Sequence[Result], batches: int) -> None:
+    """The pair in process, with more and more policies."""
+    clusters = {}
+    for name, (matching, others) in POLICIES.items():
+        clusters[name] = folder / f"policies-{matching}-{others}"
+        review.write_cluster(clusters[name], 1)
+        review.write_policies(clusters[name], matching, others)
+    command = [sys.executable, "-m", "benchmarks.inside", str(batches * 2)]
+    command += [str(cluster) for cluster in clusters.values()]
+    progress("in process")
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT)
-    cost = median(float(line) for line in done.stdout.split())
-    ratio = cost / median(row.cpu_us for row in base)
-    print(f"\nthe pair in process: {cost:.0f} us of CPU, {ratio:.2f} times the bare pair over TLS")
+    progress("")
+    costs = [[float(cost) for cost in line.split()] for line in done.stdout.splitlines()]
+    bare = median(row.cpu_us for row in base)
+    print("\nthe pair in process, without a server")
+    print(f"  {'policies':26}{'CPU us/pair':>12}{'x bare':>8}{'x none':>8}")
+    for i, name in enumerate(clusters):
+        cost = median(row[i] for row in costs)
+        ratio = median(row[i] / row[0] for row in costs)
+        print(f"  {name:26}{cost:12.0f}{cost / bare:8.2f}{ratio:8.2f}")
 
 
 def starts(folder: Path, size: Size) -> None:
