@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test check fix bench programs conformance e2e clean check-lint check-format check-mypy \
+.PHONY: help run cluster test check fix bench programs conformance sdk e2e clean check-lint check-format check-mypy \
 	check-pyright check-imports check-dockerfile check-docs
 
 help: ## List the targets
@@ -66,6 +66,10 @@ programs: $(VENV)/.installed ## Compile or fetch what tests compare with: Kubern
 
 conformance: $(VENV)/.installed ## Compare with the Trainer's own code (fetches Go where there is none)
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+sdk: $(VENV)/.installed ## Compare policies with the options of three unmodified SDKs (installs them once; minutes)
+	$(BIN)/python -m tests.sdk.environments
+	STATIONMASTER_SDK=1 $(BIN)/python -m pytest tests/sdk $(ARGS)
 
 e2e: $(VENV)/.installed ## Run against a real kube-apiserver, Trainer, JobSet and Kueue (compiled once)
 	$(BIN)/python -m tests.e2e.controlplane build

@@ -5,8 +5,10 @@ They want other Kubernetes clients and models than ours, and than each other.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,8 @@ from tests.gobuild import cache_root, say
 VERSIONS: Final = ("0.3.1", "0.4.1", "0.5.0")
 """The last of each generation of the pod options."""
 
+SWITCH: Final = "STATIONMASTER_SDK"
+
 _HOMES: Final = {"0.5.0": "sdk-0.5"}
 """The one that the e2e tests have, too."""
 
@@ -22,6 +26,11 @@ _HOMES: Final = {"0.5.0": "sdk-0.5"}
 def python(version: str) -> Path:
     """The interpreter that has a version, whether it is there or not."""
     return _home(version) / "bin" / "python"
+
+
+def is_asked_for(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether these comparisons are to run: each import of an SDK takes seconds, so ``make test`` leaves them out."""
+    return environ.get(SWITCH) == "1"
 
 
 def is_installed(version: str) -> bool:
