@@ -13,7 +13,7 @@ from typing import Any
 from policies.cel import Answers
 from policies.custom import catalogue
 from policies.custom.protocol import OptionQuestion
-from webhook.workers import Event, Pool, ProcessWorker
+from webhook.workers import MOST_SECONDS, Event, Pool, ProcessWorker
 
 
 def _ignore(_event: Event) -> None:
@@ -28,11 +28,15 @@ class Evaluation:
         *,
         on_event: Callable[[Event], None] = _ignore,
         options_command: Callable[[], Sequence[str]] = catalogue.worker_command,
+        most_seconds: float = MOST_SECONDS,
     ) -> None:
-        """``options_command`` says how a worker with the installed options is started."""
-        self.expressions = Pool(on_event=on_event)
+        """``options_command`` says how a worker with the installed options is started.
+
+        ``most_seconds`` is what one question may take before its worker is killed.
+        """
+        self.expressions = Pool(on_event=on_event, most_seconds=most_seconds)
         start = partial(ProcessWorker.start, options_command)
-        self.options = Pool(on_event=on_event, start=start)
+        self.options = Pool(on_event=on_event, start=start, most_seconds=most_seconds)
 
     @property
     def is_started(self) -> bool:

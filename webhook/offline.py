@@ -52,6 +52,9 @@ UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
 
 
+PATIENCE_SECONDS: Final = 5.0
+"""What one question to a worker may take: no API server waits here, and a crowded machine must change no answer."""
+
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
     names.TRAINING_RUNTIME: "trainingruntimes",
@@ -243,7 +246,7 @@ class Offline:
         self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
-        self._loop, workers = asyncio.new_event_loop(), Evaluation()
+        self._loop, workers = asyncio.new_event_loop(), Evaluation(most_seconds=PATIENCE_SECONDS)
         self._workers = workers
         self._reviewer = review.Reviewer(
             pipeline,

@@ -365,7 +365,9 @@ class Pool:
     ) -> list[Answers]:
         """As a Context's ``evaluate`` is: the deadline is monotonic, as the event loop's clock is, or there is none."""
         if deadline is None:
-            deadline = asyncio.get_running_loop().time() + MOST_SECONDS * (1 + len(questions))
+            # Nobody waits who could not wait for a worker to start, on however crowded a machine.
+            seconds = START_SECONDS + MOST_SECONDS * (1 + len(questions))
+            deadline = asyncio.get_running_loop().time() + seconds
         return await self.ask(questions, deadline=deadline, clock=time.monotonic)
 
     def warm_up(self) -> None:

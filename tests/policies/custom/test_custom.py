@@ -188,8 +188,8 @@ def sly(spec, trainer, backend):
     raise Sly
 """
 HARMLESS: dict[str, str] = {
-    "hangs": "took longer than 1 s",
-    "sleeps": "took longer than 1 s",
+    "hangs": "took longer than 5 s",
+    "sleeps": "took longer than 5 s",
     "raises": "raised ValueError: no no no",
     "exits": "raised SystemExit: 0",
     "dies": "ended the process that evaluated it",
