@@ -13,6 +13,7 @@ from plugins.framework.cluster import document_key, is_document
 from plugins.framework.errors import ConfigError
 from webhook.cli.report import object_of
 from webhook.files import duplicates, kind_of, read_inputs, read_tree, title_of
+from webhook.suites.document import KIND as TEST
 from webhook.yamlio import Document
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _read(
         for document in read:
             if is_wanted(values.obj(document.obj)):
                 found.append(document)
-            else:
+            elif kind_of(document.obj) != TEST:  # they stand beside what they test
                 problems.append(f"{document.where}: {title_of(document.obj)} is {otherwise}")
     problems += duplicates(found)
     if problems:

@@ -61,6 +61,15 @@ def test_nothing_would_change(run: Run) -> None:
     )
 
 
+def test_tests_of_policies_may_stand_beside_them(run: Run) -> None:
+    Path("new").mkdir()
+    put("new/rules.yaml", nodes(8))
+    test = {"apiVersion": "stationmaster.dev/v1alpha1", "kind": "PolicyTest", "cases": []}
+    put("new/rules_test.yaml", test)
+    ran = run("simulate", "-p", "new", "--from", "cluster")
+    assert (ran.code, ran.err) == (0, [])
+
+
 def test_what_would_change_by_namespace_and_policy_and_job(run: Run) -> None:
     put("new.yaml", nodes(4))
     ran = run(*SIMULATE)
