@@ -9,7 +9,6 @@
     inputs.py    which documents of FILE and --old are for us
     output.py    what goes to stdout: YAML, JSON, patches, diffs
     tables.py    tables, by rich (imported when one is printed)
-    surroundings.py  what a document meets: the folder, policies and labels besides it
     page.py      paragraphs, folded at the terminal's edge
     why.py       what explain shows of policies
     progress.py  how far a long command is

@@ -1,24 +1,30 @@
-"""Which documents of FILE and ``--old`` a command is about."""
+"""Which documents of FILE, of ``--old`` and of other files a command is about."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from plugins.framework import values
 from plugins.framework.api import names
+from plugins.framework.cluster import is_document
 from plugins.framework.errors import ConfigError
 from plugins.framework.field import show
-from webhook.files import identity_of, kind_of, read_inputs, title_of
+from webhook.files import duplicates, identity_of, kind_of, read_inputs, read_tree, title_of
+from webhook.suites.document import KIND as TEST
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from webhook.cli.report import Report
     from webhook.files import Identity
     from webhook.yamlio import Document
 
 REVIEW: Final = "AdmissionReview"
 TRAIN_JOBS: Final = (names.TRAIN_JOB,)
+_NO_POLICY: Final = f"none of {', '.join(names.POLICY_DOCUMENTS)}, and no ConfigMap with the label {names.PARAMS_LABEL}"
 ALL_OURS: Final = (names.TRAIN_JOB, names.TRAINING_RUNTIME, names.CLUSTER_TRAINING_RUNTIME)
 
 
@@ -110,3 +116,40 @@ def read_old(filename: str | None, report: Report) -> OldObjects | None:
     if filename is None:
         return None
     return OldObjects(filename, read_ours(filename, ALL_OURS, report))
+
+
+def read_policies(paths: Iterable[Path]) -> list[Document]:
+    """Policies, exceptions and params of files and folders. Raises ConfigError for all that is something else."""
+    return _read(paths, is_document, _NO_POLICY)
+
+
+def read_runtimes(paths: Iterable[Path]) -> list[Document]:
+    """The same with TrainingRuntimes and ClusterTrainingRuntimes."""
+    return _read(paths, _is_runtime, f"none of {', '.join(sorted(names.RUNTIME_KINDS))}")
+
+
+def _is_runtime(obj: dict[str, Any]) -> bool:
+    return kind_of(obj) in names.RUNTIME_KINDS and obj.get("apiVersion") == names.API_VERSION
+
+
+def _read(
+    paths: Iterable[Path], is_wanted: Callable[[dict[str, Any]], bool], otherwise: str
+) -> list[Document]:
+    found: list[Document] = []
+    problems: list[str] = []
+    for path in paths:
+        if path.is_dir():
+            read = read_tree(path)
+        else:
+            inputs = read_inputs(str(path), sys.stdin.buffer)
+            problems += [str(broken) for broken in inputs.broken]
+            read = inputs.documents
+        for document in read:
+            if is_wanted(values.obj(document.obj)):
+                found.append(document)
+            elif kind_of(document.obj) != TEST:  # they stand beside what they test
+                problems.append(f"{document.where}: {title_of(document.obj)} is {otherwise}")
+    problems += duplicates(found)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found

@@ -82,28 +82,8 @@ policies = click.option(
     metavar="FILE|DIR",
     type=PATH,
     multiple=True,
-    help="Policies, exceptions and params besides those in DIR, in the place of those of the same name. "
+    help="Policies, exceptions and params besides those in DIR, none of which may be there twice. "
     "May be given several times.",
-)
-user = click.option(
-    "--user",
-    metavar="NAME",
-    default="",
-    help="Who creates the TrainJobs, for the subjects of policies; an AdmissionReview says it itself.",
-)
-groups = click.option(
-    "--groups",
-    metavar="NAME,...",
-    callback=lambda _ctx, _param, value: tuple(filter(None, value.split(","))),
-    default="",
-    help="The groups of that user, with commas between them.",
-)
-namespace_labels = click.option(
-    "--namespace-labels",
-    metavar="KEY=VALUE,...",
-    callback=lambda _ctx, _param, value: _labels(value),
-    default="",
-    help="Labels of the namespaces that DIR does not hold.",
 )
 log_level = click.option(
     "--log-level",
@@ -118,17 +98,6 @@ trainer_version = click.option(
     help="Whose semantics to predict. Without it: what the TrainJob CRD in DIR shows, else what the "
     "job's own fields do.",
 )
-
-
-def _labels(text: str) -> dict[str, str]:
-    """``a=b,c=d`` as a mapping. Raises BadParameter."""
-    pairs = [pair.partition("=") for pair in text.split(",") if pair]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise click.BadParameter(
-                f"{text!r} is not KEY=VALUE,..., such as tier=research,ring=canary"
-            )
-    return {key: value for key, _, value in pairs}
 
 
 def output(choices: Sequence[str]) -> Callable[[_F], _F]:
@@ -205,9 +174,11 @@ class Moment(click.ParamType["datetime"]):
         return found
 
 
-_user = click.option(
-    "--user", metavar="NAME", default="", help="Who sends it, where the input does not say."
-)
+def user(about: str) -> Callable[[_F], _F]:
+    """``--user``."""
+    return click.option("--user", metavar="NAME", default="", help=about)
+
+
 _groups = click.option(
     "--groups",
     type=Groups(),
@@ -215,6 +186,20 @@ _groups = click.option(
     multiple=True,
     help="The groups of --user; again, or with commas, for more.",
 )
+
+
+def groups(command: _F) -> _F:
+    """``--groups``, which the command gets as the names of all."""
+
+    @functools.wraps(command)
+    def gathering(*, groups: tuple[tuple[str, ...], ...], **others: Any) -> Any:
+        return command(groups=tuple(name for some in groups for name in some), **others)
+
+    decorated: Any = _groups(gathering)
+    return decorated  # type: ignore[no-any-return]  # the same command
+
+
+_sender = user("Who sends it, where the input does not say.")
 _namespace_labels = click.option(
     "--namespace-labels",
     type=Labels(),
@@ -237,7 +222,7 @@ def asked(command: _F) -> _F:
     def asking(
         *,
         user: str,
-        groups: tuple[tuple[str, ...], ...],
+        groups: tuple[str, ...],
         namespace_labels: dict[str, str],
         now: datetime | None,
         **others: Any,
@@ -245,17 +230,16 @@ def asked(command: _F) -> _F:
         from plugins.framework.api.admission import UserInfo  # noqa: PLC0415  # not for `--help`
         from webhook.asked import Asked  # noqa: PLC0415
 
-        names = tuple(name for some in groups for name in some)
         return command(
             asked=Asked(
-                user=UserInfo(username=user, groups=names),
+                user=UserInfo(username=user, groups=groups),
                 namespace_labels=namespace_labels,
                 now=now,
             ),
             **others,
         )
 
-    decorated: Any = _user(_groups(_namespace_labels(_now(asking))))
+    decorated: Any = _sender(groups(_namespace_labels(_now(asking))))
     return decorated  # type: ignore[no-any-return]  # the same command, with fewer arguments
 
 

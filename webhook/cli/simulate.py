@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from plugins.framework.api.admission import UserInfo
 from plugins.framework.errors import StationmasterError
 from webhook.cli import options
 from webhook.cli import output as out
 from webhook.cli.command import Examples
+from webhook.cli.inputs import read_policies, read_runtimes
 from webhook.cli.report import REFUSED, Report, subject_of
-from webhook.cli.surroundings import read_policies, read_runtimes, user_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -87,7 +88,7 @@ MOST: Final = 1000
 @click.option(
     "-n", "--namespace", metavar="NAME", default="", help="The TrainJobs of this namespace alone."
 )
-@options.user
+@options.user("Who creates the TrainJobs, for the subjects of policies.")
 @options.groups
 @click.option(
     "--most",
@@ -135,7 +136,7 @@ def command(  # noqa: PLR0913  # one argument an option
         raise click.UsageError("nothing to try: -p FILE|DIR or --runtime FILE is needed")
     report = Report.on_stderr()
     change = _Change(policies, keeps_others, runtimes, trainer_version, profile)
-    who = user_of(user, groups) if user or groups else None
+    who = UserInfo(username=user, groups=groups) if user or groups else None
     with _source(directory, Path(kubeconfig).expanduser(), context, namespace) as source:
         prepared = change.prepare(source.snapshot, report)
         if report.code:
