@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 Outcome = Literal[
     "matched", "changed", "denied", "warned", "audited", "excepted", "faults", "conflicts"
 ]
-OUTCOMES: Final[tuple[Outcome, ...]] = (
-    *("matched", "changed", "denied", "warned", "audited", "excepted", "faults", "conflicts"),
-)
 """Each request counts once for an outcome of a policy, whatever the number of its rules; ``faults`` and ``conflicts``
 are counted in each of the two calls that a request is."""
 
@@ -47,8 +44,7 @@ class Counts:
     def add(self, run: Run, *, is_last: bool) -> None:
         """Count one call; ``is_last`` where the request ends with it, refused or judged for the last time."""
         if run.effects:
-            names = {name for _, effect in run.effects for name in effect.by.split(", ")}
-            self._count("changed", (m.key for m in run.candidates if str(m.key) in names))
+            self._count("changed", {key for _, effect in run.effects for key in effect.keys})
         for matched in run.candidates if run.conflicts else ():
             key = matched.key
             if key in run.conflicts and key in run.failed:

@@ -151,7 +151,7 @@ def _wrote(key: Key, runs: Sequence[Trace]) -> Iterator[Wrote]:
         (wrote.mode, wrote.effect.place, wrote.is_announced): wrote
         for trace in runs
         for wrote in trace.wrote
-        if str(key) in wrote.effect.by.split(", ")
+        if key in wrote.effect.keys
     }
     yield from last.values()
 

@@ -29,6 +29,11 @@ class Planned(NamedTuple):
     writes: Sequence[Write]
 
 
+def named(keys: Iterable[Key]) -> str:
+    """Policies, as messages and the record name several."""
+    return ", ".join(map(str, keys))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
     """What is to stand at a place: a value, a list to be joined with what is there, or a range.
@@ -46,7 +51,7 @@ class Decided:
     @property
     def by(self) -> str:
         """Who wrote it, as messages and the record name it."""
-        return ", ".join(map(str, self.keys))
+        return named(self.keys)
 
 
 class Conflict(NamedTuple):

@@ -20,7 +20,7 @@ from plugins.framework.draft import ABSENT, Draft
 from plugins.framework.field import escape, pointer, show
 from policies import entries
 from policies.entry_list import is_entry_pointer
-from policies.merging import UNSET, Decided, Decision, clamp
+from policies.merging import UNSET, Decided, Decision, clamp, named
 from policies.ownership import Original, Ownership, same
 from policies.walk import concrete, index_of, is_free_map, leaves_of, pointer_of, read, steps_of
 from policies.writes import Item, Mode, Place, Step
@@ -28,6 +28,7 @@ from policies.writes import Item, Mode, Place, Step
 if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.field import FieldError
+    from policies.document import Key
 
 RESOURCES: Final = ("spec", "trainer", "resourcesPerNode")
 _NODES: Final = ("spec", "trainer", "numNodes")
@@ -43,9 +44,15 @@ class Effect:
     place: Place
     before: Any
     after: Any
-    by: str
+    keys: tuple[Key, ...]
+    """The policies that it comes from."""
     replaces_users: bool = False
     """Whether the user had set another value there."""
+
+    @property
+    def by(self) -> str:
+        """Who wrote it, as messages name it."""
+        return named(self.keys)
 
 
 @dataclass(slots=True)
@@ -68,11 +75,6 @@ def place(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> Placed:
     placer = _Placer(ctx, draft, mode, writes=True)
     placer.run(decision)
     return placer.placed
-
-
-def announce(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> list[str]:
-    """What ``place`` would do, in words, for policies with ``mutate: Warn``; nothing is written."""
-    return [announced(effect) for effect in foresee(ctx, draft, mode, decision)]
 
 
 def foresee(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> list[Effect]:
@@ -205,7 +207,7 @@ class _Placer:
             return
         before = ABSENT if current is None else current
         self.placed.effects.append(
-            Effect(place=one.place, before=before, after=value, by=one.by, replaces_users=users)
+            Effect(place=one.place, before=before, after=value, keys=one.keys, replaces_users=users)
         )
         if not self.writes:
             return
@@ -364,7 +366,7 @@ class _Placer:
                     place=one.place,
                     before=before,
                     after=one.value,
-                    by=one.by,
+                    keys=one.keys,
                     replaces_users=users,
                 )
             )

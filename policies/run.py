@@ -226,7 +226,7 @@ class Run:
             for key, mode, option, writes in self.planned
             for in_mode, effect in self.effects
             if in_mode == mode
-            and str(key) in effect.by.split(", ")
+            and key in effect.keys
             and any(write.place == effect.place for write in writes)
         }
 

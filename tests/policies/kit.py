@@ -16,10 +16,11 @@ from plugins.framework.draft import Draft
 from plugins.framework.field import Path
 from plugins.framework.info import Info
 from plugins.framework.pipeline import runtime_of
+from policies import placing
 from policies.document import POLICY, Expression, Key
 from policies.merging import Decision, Planned, decide
 from policies.options import Option, Subject, read
-from policies.placing import Placed, announce, place
+from policies.placing import Placed, place
 from policies.writes import Mode, Write
 from tests.builders import Json, MakeRuntime, MakeTrainJob
 from tests.plugins.kit import (
@@ -185,7 +186,8 @@ def announced(
     before = deepcopy(raw)
     ctx = make_context(cluster_of(runtime, line=line), line=line, obj=raw)
     draft = default_pipeline()._draft(ctx, raw)
-    texts = announce(ctx, draft, mode, decided([rules], mode, draft.info))
+    foreseen = placing.foresee(ctx, draft, mode, decided([rules], mode, draft.info))
+    texts = [placing.announced(effect) for effect in foreseen]
     assert values.same(raw, before)
     assert not draft.changed
     assert not draft.record
