@@ -44,7 +44,7 @@ class Counts:
     def add(self, run: Run, *, is_last: bool) -> None:
         """Count one call; ``is_last`` where the request ends with it, refused or judged for the last time."""
         if run.effects:
-            self._count("changed", {key for _, effect in run.effects for key in effect.keys})
+            self._count("changed", {key for effect in run.effects for key in effect.keys})
         for matched in run.candidates if run.conflicts else ():
             key = matched.key
             if key in run.conflicts and key in run.failed:

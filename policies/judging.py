@@ -185,7 +185,6 @@ class Judge:
                 continue
             if run.trace is not None:
                 run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
-            run.held[matched.key, limit.name] = not found
             if found and loosened.off:
                 run.excepted.append((matched.key, limit.name, loosened.off))
             elif found:
@@ -197,8 +196,6 @@ class Judge:
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
             loosened = loosening.rules.get(validation.name, _AS_IT_IS)
-            if type(value) is bool:
-                self._run.held[matched.key, validation.name] = value
             if value is False and loosened.off:
                 self._run.excepted.append((matched.key, validation.name, loosened.off))
             elif value is False:

@@ -223,7 +223,7 @@ class PlatformPolicy(
                 run.conflict(by_key[key], conflict)
         revision = draft.revision
         placed = placing.place(run.ctx, draft, mode, decision)
-        run.effects.extend((mode, effect) for effect in placed.effects)
+        run.effects += placed.effects
         if run.trace is not None:
             run.trace.placed(mode, placed.effects)
         for text in placed.warnings:
@@ -260,7 +260,8 @@ class PlatformPolicy(
         try:
             for option in _options(policy, mode):
                 wanted = option.plan(subject)
-                run.planned.append((policy.key, mode, option, wanted))
+                if run.trace is not None:
+                    run.trace.planned.append((policy.key, mode, option, wanted))
                 writes += wanted
         except Fault as fault:
             run.fail(matched, str(fault))

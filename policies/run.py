@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from policies.document import Action, Expression, Key, Policy
     from policies.matching import Creator, Place
     from policies.merging import Conflict
-    from policies.options import Option
     from policies.placing import Effect
     from policies.trace import Trace
     from policies.view import View
-    from policies.writes import Mode, Write
 
 MISSING: Final = object()
 
@@ -67,11 +65,7 @@ class Run:
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
     misses: dict[Key, list[Miss]] = field(default_factory=dict)
     """Why candidates do not match, for ``explain``."""
-    held: dict[tuple[Key, str], bool] = field(default_factory=dict)
-    """Of each limit and validation that was judged, by its name: whether the job keeps it."""
-    planned: list[tuple[Key, Mode, Option, list[Write]]] = field(default_factory=list)
-    """What each option wanted to write, in any round."""
-    effects: list[tuple[Mode, Effect]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
     """What was written, in any round."""
     failed: dict[Key, str] = field(default_factory=dict)
     """What is wrong with policies, also with those that are passed over then."""
@@ -218,17 +212,6 @@ class Run:
             matched,
             f"conflicts with {others} of the same priority about {conflict.place}: neither value is written",
         )
-
-    def fired(self) -> set[tuple[Key, str]]:
-        """The options that wrote something: of each its policy, and its key behind the mode (``defaults.labels``)."""
-        return {
-            (key, f"{mode}.{option.key}")
-            for key, mode, option, writes in self.planned
-            for in_mode, effect in self.effects
-            if in_mode == mode
-            and key in effect.keys
-            and any(write.place == effect.place for write in writes)
-        }
 
     def warn(self, text: str) -> None:
         """Say something once."""

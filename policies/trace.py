@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from policies.document import Action, Expression, Key, Limit, Policy, Validation
     from policies.limits import Measure, Violation
     from policies.matching import Creator
+    from policies.options import Option
     from policies.placing import Effect
     from policies.run import Run
     from policies.view import View
-    from policies.writes import Mode
+    from policies.writes import Mode, Write
 
 TRACE: Final = "PlatformPolicy/trace"
 """The note of a Context under which a Trace is."""
@@ -76,7 +77,11 @@ class Trace:
     answers: dict[Key, dict[Path, Any]] = field(default_factory=dict)
     """Values of expressions over that."""
     wrote: list[Wrote] = field(default_factory=list)
+    planned: list[tuple[Key, Mode, Option, Sequence[Write]]] = field(default_factory=list)
+    """What each option wanted to write, in any round."""
     rules: dict[Key, list[Ruled]] = field(default_factory=dict)
+    held: dict[tuple[Key, str], bool] = field(default_factory=dict)
+    """Of each limit and validation that was judged, by its name: whether the job keeps it."""
     notes: dict[Key, tuple[exceptions.Note, ...]] = field(default_factory=dict)
     faults: dict[Key, list[str]] = field(default_factory=dict)
     """All of each policy, also of those that failurePolicy Ignore passes over."""
@@ -94,6 +99,18 @@ class Trace:
     def placed(self, mode: Mode, effects: Sequence[Effect]) -> None:
         """Values were written."""
         self.wrote += [Wrote(mode, self.ctx.round, each, is_announced=False) for each in effects]
+
+    def fired(self) -> set[tuple[Key, str]]:
+        """The options that wrote something: of each its policy, and its key behind the mode (``defaults.labels``)."""
+        return {
+            (key, f"{mode}.{option.key}")
+            for key, mode, option, writes in self.planned
+            for wrote in self.wrote
+            if wrote.mode == mode
+            and not wrote.is_announced
+            and key in wrote.effect.keys
+            and any(write.place == wrote.effect.place for write in writes)
+        }
 
     def announced(self, mode: Mode, effects: Sequence[Effect]) -> None:
         """Values were only announced: each round says all of them again."""
@@ -135,6 +152,7 @@ class Trace:
         if isinstance(found, ExpressionFault):
             ruled.outcome, ruled.fault = "fault", str(found)
             return
+        self.held[matched.key, limit.name] = not found
         ruled.measures = tuple(limits.measured(limit, info, evaluate=evaluate))
         if found:
             ruled.outcome = "excepted" if loosened.off else "broken"
@@ -170,6 +188,8 @@ class Trace:
             )
             out.append(ruled)
             loosened = loosening.rules.get(validation.name)
+            if type(value) is bool:
+                self.held[matched.key, validation.name] = value
             if value is True:
                 continue
             if value is not False:

@@ -315,14 +315,19 @@ class Offline:
         return rendered
 
     def trace(
-        self, document: Document, old: Document | None = None, *, creator: Creator | None = None
+        self,
+        document: Document,
+        old: Document | None = None,
+        *,
+        asked: Asked | None = None,
+        creator: Creator | None = None,
     ) -> tuple[Outcome, list[Trace]]:
         """``admit``, and what the policies found on the way: one Trace for each call that was made.
 
         ``creator`` is who created the job, where the request does not say it.
         """
         with self._wanted.asking(creator) as traces:
-            return self.admit(document, old), traces
+            return self.admit(document, old, asked=asked), traces
 
     def explain(
         self, document: Document, old: Document | None = None, *, all_parts: bool = False

@@ -12,9 +12,7 @@ from plugins.framework.cluster import document_key
 from plugins.framework.draft import ABSENT
 from plugins.framework.errors import StationmasterError
 from plugins.framework.field import escape, show
-from policies import plugin as policies
 from policies.document import POLICY_KINDS, Key
-from policies.run import Run
 from webhook import offline
 from webhook.files import kind_of, read_tree
 from webhook.suites import places
@@ -129,7 +127,7 @@ def _run(case: Case, engines: _Engines) -> Ran:
     ran = Ran(case=case)
     place = f"case {case.name}"
     try:
-        outcome = engines.of(case.trainer_version).admit(
+        outcome, traces = engines.of(case.trainer_version).trace(
             Document(obj=values.copy(case.job), source=place, line=case.line),
             None
             if case.old is None
@@ -140,12 +138,10 @@ def _run(case: Case, engines: _Engines) -> Ran:
         ran.error = str(error)
         return ran
     ran.missed += _misses(case.want, outcome)
-    for call in outcome.calls:
-        noted = call.notes.get(policies.NAME)
-        if isinstance(noted, Run):
-            for rule, holds in noted.held.items():
-                ran.held.setdefault(rule, set()).add(holds)
-            ran.fired |= noted.fired()
+    for trace in traces:
+        for rule, holds in trace.held.items():
+            ran.held.setdefault(rule, set()).add(holds)
+        ran.fired |= trace.fired()
     return ran
 
 
