@@ -106,13 +106,12 @@ class CompiledPolicy:
         )
         """Whether what it writes is the same whatever others write: then nobody has to look twice."""
         self.is_unconditional = not (
-            self.problems
-            or policy.match_conditions
+            policy.match_conditions
             or policy.match.subjects is not None
             or policy.match.object_selector != Selector()
             or policy.params is not None
         )
-        """Whether it is about every job that its index leads to."""
+        """Whether it is about every job that its index leads to, if it is sound."""
         self.checks: tuple[Option, ...] = tuple(
             o for o in (*policy.defaults, *policy.overrides) if o.judges
         )

@@ -70,7 +70,7 @@ class Result:
     audit: dict[str, str] = field(default_factory=dict)
     """Audit annotations of the answer."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What plugins know beside, by their names (``Context.notes``): for those who explain."""
+    """What plugins know beside, by their names (``Context.notes``): for those who count."""
 
     @property
     def allowed(self) -> bool:

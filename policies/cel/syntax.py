@@ -157,7 +157,6 @@ class Const(Node):
     """A literal: None, bool, int, float, str or bytes."""
 
     value: Any
-    is_unsigned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,7 +292,7 @@ def _node(raw: Any) -> Node:
         case "const_expr":
             name = raw.const_expr.WhichOneof("constant_kind")
             value = None if name in (None, "null_value") else getattr(raw.const_expr, name)
-            return Const(raw.id, raw, value, name == "uint64_value")
+            return Const(raw.id, raw, value)
         case "ident_expr":
             return Ident(raw.id, raw, raw.ident_expr.name)
         case "select_expr":

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from policies.cel import Answers, EvaluationError
 from policies.cel.protocol import Unsendable, frame
-
-CONTAINER: Final = "CustomTrainerContainer"
 
 
 class Call(NamedTuple):

@@ -26,7 +26,6 @@ LONGEST_OWNER: Final = 253
 LONGEST_KEY: Final = 316
 """Of labels and annotations: 253 of the prefix, a slash, 63 of the name."""
 LONGEST_LABEL_VALUE: Final = 63
-LONGEST_QUANTITY: Final = 64
 LONGEST_DURATION: Final = 32
 
 MOST_MATCH_CONDITIONS: Final = 64
