@@ -120,7 +120,9 @@ class Workshop:
         ``home`` is the folder to compile in, where it is not the module's own.
         """
         values = "".join(f" -X {key}={value}" for key, value in (linked or {}).items())
-        flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w{values}"]
+        # Nobody debugs these, and the linker drops it anyway: a tenth of the time went into it.
+        plain = "-gcflags=all=-dwarf=false"
+        flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", plain, f"-ldflags=-s -w{values}"]
         nice = ["nice", "-n", "19"] if shutil.which("nice") else []
         command = [*nice, self.go, "build", "-v", *flags, "-o", str(binary), package]
         self.say(f"{label}: compiling")
