@@ -92,7 +92,8 @@ def test_a_good_installation_is_all_ok_and_nothing_is_changed(whole: Deployed) -
         ["ok", check]
         for check in (
             *("trainer", "registration", "order", "failure-policy", "mode", "deployment"),
-            *("versions", "podgroups", "rbac", "lease", "certificate", "ca-bundle", "reach"),
+            *("versions", "podgroups", "policies", "rbac", "lease", "certificate", "ca-bundle"),
+            "reach",
         )
     ]
     assert last == "all is well"
