@@ -98,6 +98,9 @@ class _Inputs:
 
 
 def _read(paths: Iterable[Path], report: Report) -> _Inputs:
+    from plugins.framework import values  # noqa: PLC0415  # not for `--help`
+    from plugins.framework.cluster import is_meant_as_document  # noqa: PLC0415
+
     read = _Inputs()
     known: dict[Any, str] = {}
     for path in files_of(*paths):
@@ -112,18 +115,9 @@ def _read(paths: Iterable[Path], report: Report) -> _Inputs:
                 continue
             if identity is not None:
                 known[identity] = document.where
-            (read.documents if _is_ours(document.obj) else read.beside).append(document)
+            is_ours = is_meant_as_document(values.obj(document.obj))
+            (read.documents if is_ours else read.beside).append(document)
     return read
-
-
-def _is_ours(obj: Any) -> bool:
-    """Whether an object is meant for us: of our group, or of a kind that only we have."""
-    kind = kind_of(obj)
-    version = obj.get("apiVersion") if kind else None
-    group = version.partition("/")[0] if isinstance(version, str) else ""
-    if group == names.POLICY_GROUP:
-        return kind != "PolicyTest"
-    return kind in {names.POLICY, names.NAMESPACED_POLICY}
 
 
 def _lint(
