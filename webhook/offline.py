@@ -35,6 +35,7 @@ from plugins.framework.pipeline import Pipeline, Result
 from policies import plugin as policies
 from policies import reading
 from policies.compile import PolicySet
+from policies.document import Key
 from policies.explaining import explain_all
 from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
@@ -47,6 +48,7 @@ from webhook.provenance import Layer, layers_of
 if TYPE_CHECKING:
     from plugins.framework.api.admission import UserInfo
     from plugins.framework.draft import Change
+    from plugins.framework.field import FieldError
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
     from policies.explaining import Asks, Explanation
@@ -122,6 +124,8 @@ class Explained:
     layers: list[Layer]
     policies: list[Explanation] = field(default_factory=list)
     """Every policy, and why it did what it did; empty where none was asked."""
+    unread: Mapping[Key, tuple[FieldError, ...]] = field(default_factory=dict)
+    """Policies and exceptions that may be meant for it and cannot be read, and why: they do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +366,16 @@ class Offline:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(outcome=outcome, layers=layers, policies=explained)
+        unread = self._unread(outcome.namespace) if explained else {}
+        return Explained(outcome=outcome, layers=layers, policies=explained, unread=unread)
+
+    def _unread(self, namespace: str) -> dict[Key, tuple[FieldError, ...]]:
+        found = ((Key(*key), each) for key, each in self.policies.documents().items())
+        return {
+            key: each.unread
+            for key, each in found
+            if each.unread and each.policy is None and key.namespace in {"", namespace}
+        }
 
     async def _answered(self, asking: Asks) -> list[Explanation]:
         try:

@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913  # one argument an option
     watch: bool,
     profile: Path | None,
 ) -> int:
-    r"""Run the tests of policies: the files named *_test.yaml in each PATH.
+    """Run the tests of policies: the files named *_test.yaml in each PATH.
 
     A test names a TrainJob, the policies and the folder that stands for the cluster, and says what must
     come of it: allowed, refused with which text, warned of what, patched to which values. The format is in
@@ -83,7 +83,7 @@ def command(  # noqa: PLR0913  # one argument an option
         want: {refused: ["[my-policy/team]"]}
 
     Exit codes: 0 all came as wanted, 1 something did not, 2 something could not be run.
-    """
+    """  # noqa: D301  # the character by which click leaves a paragraph as it is
     session = _Session(paths, word, junit, coverage, coverage_min, profile)
     if not watch:
         return session.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +11,12 @@ from plugins.framework import field as words
 from plugins.framework import lines, values
 from plugins.framework.api import names
 from plugins.framework.api.admission import UserInfo
+from plugins.framework.cluster import is_meant_as_document
 from plugins.framework.errors import ConfigError
 from plugins.framework.field import FieldError
 from plugins.framework.field import Path as FieldPath
 from plugins.framework.schema.syntax import not_label_value, not_qualified_name
+from policies.reading import read as read_document
 from policies.reading.fields import Fields, Notes, unsupported
 from policies.reading.syntax import moment
 from webhook.asked import Asked
@@ -143,10 +145,12 @@ class _Reader:
     def _unique(self, root: Fields, cases: Sequence[Case | None]) -> None:
         known: set[str] = set()
         for i, case in enumerate(cases):
-            if case is not None and case.name in known:
+            if case is None or not case.name:
+                continue
+            if case.name in known:
                 path = root.at("cases").index(i).child("name")
                 self.notes.error(words.duplicate(path, case.name))
-            known.add(case.name if case is not None else "")
+            known.add(case.name)
 
     def _paths(self, fields: Fields, name: str) -> tuple[Path, ...]:
         out = []
@@ -163,8 +167,13 @@ class _Reader:
             if identity_of(item) is None:
                 detail = "must be an object with apiVersion, kind and metadata.name"
                 self.notes.error(words.invalid(path, item, detail))
-            else:
-                out.append(item)
+                continue
+            if is_meant_as_document(item):
+                self.notes.errors += (
+                    replace(error, path=f"{path}.{error.field}")
+                    for error in read_document(item).errors
+                )
+            out.append(item)
         return tuple(out)
 
     # Cases

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -166,6 +167,20 @@ def test_errors_that_were_not_wanted(run: Run) -> None:
     assert lines[6].startswith("- spec.trainer.numNodes: [rules/pods] ")
 
 
+def test_the_help_shows_a_whole_test(run: Run) -> None:
+    shown = run("test", "--help").out
+    sample = shown.partition("the shortest test there is:\n\n")[2].partition("\n\n")[0]
+    Path("t").mkdir()
+    Path("t/a_test.yaml").write_text(
+        textwrap.dedent(sample).replace("../cluster", str(EXAMPLES)).replace("my-policy", "team")
+    )
+    Path("t/team.yaml").write_text(
+        POLICY.partition("spec:")[0].replace("rules", "team")
+        + "spec: {limits: [{name: team, labels: {require: [team]}}]}\n"
+    )
+    assert run("test", "t").code == 0
+
+
 def test_only_the_cases_that_are_asked_for(run: Run) -> None:
     write(PASSING)
     assert run("test", "t", "-k", "SIX").out.splitlines()[1:] == [
@@ -240,6 +255,15 @@ def test_mistakes_in_test_files_stand_with_file_and_line(run: Run) -> None:
         assert wanted in text
 
 
+def test_a_case_without_a_name_is_no_other_one_of_that_name(run: Run) -> None:
+    write("- want: {allowed: true}\n- want: {allowed: true}\n")
+    ran = run("test", "t")
+    assert [line.partition(": ")[2] for line in ran.err] == [
+        f"t/rules_test.yaml:{line}: cases[{i}].name: Required value: a case is known by its name"
+        for i, line in enumerate((10, 11))
+    ]
+
+
 def test_an_unsound_policy_under_test(run: Run) -> None:
     write(
         "- name: x\n  want: {allowed: true}\n",
@@ -251,6 +275,31 @@ def test_an_unsound_policy_under_test(run: Run) -> None:
         "Error: t/rules.yaml:1: TrainJobPolicy rules is not sound: spec.limits[0].nodes.mx: Forbidden: unknown "
         'field; did you mean "max"?; `stationmaster lint` says all'
     ]
+
+
+EXCEPTION = """apiVersion: stationmaster.dev/v1alpha1
+kind: PolicyException
+metadata: {name: big, namespace: team}
+spec: {policies: [{name: rules}], expires: "2027-01-01T00:00:00Z"}
+"""
+NO_EXPIRY = 'spec.expires: Forbidden: unknown field; did you mean "expiresAt"?'
+
+
+def test_an_unsound_exception_beside_a_policy_under_test(run: Run) -> None:
+    """Else the job is refused, and it looks as if the policy did not offer it."""
+    write("- name: x\n  want: {allowed: true}\n", policy=f"{POLICY}---\n{EXCEPTION}")
+    ran = run("test", "t")
+    assert ran.code == 2
+    [said] = ran.err
+    assert f"t/rules.yaml:18: PolicyException team/big is not sound: {NO_EXPIRY}" in said
+
+
+def test_unsound_exceptions_written_out_in_a_test(run: Run) -> None:
+    item = "\n".join(f"    {line}" for line in EXCEPTION.splitlines())
+    write(f"- name: x\n  objects:\n  -{item[3:]}\n  want: {{allowed: true}}\n")
+    ran = run("test", "t")
+    assert ran.code == 2
+    assert f"Error: t/rules_test.yaml:15: cases[0].objects[0].{NO_EXPIRY}" in ran.err
 
 
 @pytest.mark.parametrize(
