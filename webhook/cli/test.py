@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import click
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from webhook.suites.running import Ran, SuiteRan
 
 POLL_SECONDS: Final = 0.5
+_T = TypeVar("_T")
+States: TypeAlias = "dict[Path, Signature | str]"
 _COLOURS: Final = {"ok": "32", "FAILED": "1;31", "ERROR": "1;31"}
 
 
@@ -86,16 +88,20 @@ def command(  # noqa: PLR0913  # one argument an option
     """  # noqa: D301  # the character by which click leaves a paragraph as it is
     session = _Session(paths, word, junit, coverage, coverage_min, profile)
     if not watch:
-        return session.run()
+        return session.run()[0]
     return follow(session.run, session.look, time.sleep)
 
 
-def follow(run: Callable[[], int], look: Callable[[], Any], sleep: Callable[[float], None]) -> int:
-    """Run, and again whenever what ``look`` sees has changed and settled; the last code, at Ctrl-C."""
+def follow(
+    run: Callable[[], tuple[int, _T]], look: Callable[[], _T], sleep: Callable[[float], None]
+) -> int:
+    """Run, and again whenever what ``look`` sees has changed and settled; the last code, at Ctrl-C.
+
+    ``run`` gives its code, and what ``look`` would have seen before it read.
+    """
     code = FINE
     try:
-        seen = look()
-        code = run()
+        code, seen = run()
         while True:
             sleep(POLL_SECONDS)
             now = look()
@@ -106,7 +112,7 @@ def follow(run: Callable[[], int], look: Callable[[], Any], sleep: Callable[[flo
                 sleep(POLL_SECONDS)
                 now = look()
             out.write("\n")
-            code = run()
+            code, seen = run()
     except KeyboardInterrupt:
         out.write("\n")
     return code
@@ -132,20 +138,22 @@ class _Session:
         self._profile = profile
         self._followed: tuple[Path, ...] = paths
 
-    def look(self) -> tuple[Signature | str, ...]:
+    def look(self) -> States:
         """The state of every file that counts; one that cannot be read has a state, too."""
-        return tuple(map(_state, self._followed))
+        return {path: _state(path) for path in self._followed}
 
-    def run(self) -> int:
-        """Run once."""
+    def run(self) -> tuple[int, States]:
+        """Run once; with the state of what was read, as it was before that."""
         from webhook.suites import coverage, junit, reading, running  # noqa: PLC0415  # not for `--help`
 
         report = Report.on_stderr()
-        files = reading.files_in(self._paths)
-        found = reading.read(files)
+        self._followed = self._paths
+        before = self.look()
+        found = reading.read_all(self._paths)
         for problem in found.problems:
             report.failure(problem)
         self._follow(found.suites)
+        seen = {**self.look(), **before}
         chosen = {id(suite): self._chosen(suite) for suite in found.suites}
         ran = [
             running.run(suite, chosen[id(suite)], self._profile, time.perf_counter)
@@ -157,7 +165,7 @@ class _Session:
         if not ran and not found.problems:
             report.failure(
                 f"no case has {self._word!r} in its file or name"
-                if files
+                if found.suites
                 else f"no file named *_test.yaml in {', '.join(map(str, self._paths))}"
             )
         measured = coverage.measure(ran) if self._coverage else None
@@ -170,7 +178,7 @@ class _Session:
             except OSError as error:
                 report.failure(f"{self._junit}: {error.strerror}")
         sys.stdout.flush()
-        return report.code
+        return report.code, seen
 
     def _chosen(self, suite: Suite) -> list[Case]:
         word = self._word

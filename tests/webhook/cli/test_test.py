@@ -329,21 +329,80 @@ def test_jobs_of_files_and_trainers_of_other_versions(run: Run) -> None:
     assert run("test", "t").code == 0
 
 
-def test_watching_runs_again_once_a_change_has_settled() -> None:
-    states = iter(["a", "a", "b", "c", "c", "c"])
-    runs: list[int] = []
+def test_what_cannot_be_opened_is_said_and_hides_nothing_else(run: Run) -> None:
+    """A test that silently goes missing lets somebody's change through."""
+    write("- name: x\n  want: {allowed: true}\n")
+    Path("u").mkdir()
+    Path("u/gone_test.yaml").symlink_to("nowhere.yaml")
+    ran = run("test", "t", "u", "--junit", "r.xml")
+    assert (ran.code, ran.err) == (2, ["Error: u/gone_test.yaml: No such file or directory"])
+    assert ran.out.endswith("1 case: 1 ok\n")
+    [error] = ET.parse("r.xml").getroot().iter("error")
+    assert error.get("message") == "u/gone_test.yaml: No such file or directory"
 
-    def look() -> str:
+
+class Watched:
+    """What ``follow`` is given: states in turn until there is none, and runs that are counted."""
+
+    def __init__(self, *states: str) -> None:
+        self.runs = 0
+        self._states = iter(states)
+
+    def look(self) -> str:
         try:
-            return next(states)
+            return next(self._states)
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    def ran() -> int:
-        runs.append(1)
-        return len(runs)
+    def run(self) -> tuple[int, str]:
+        self.runs += 1
+        return self.runs, self.look()
 
+
+@pytest.mark.parametrize(
+    ("states", "runs"),
+    [
+        pytest.param("aaa", 1, id="nothing changes"),
+        pytest.param("aabcccc", 2, id="once a change has settled"),
+        pytest.param("abbc", 2, id="a change while it runs"),
+    ],
+)
+def test_watching_runs_again(states: str, runs: int) -> None:
+    watched = Watched(*states)
     slept: list[float] = []
-    assert follow(ran, look, slept.append) == 2
+    assert follow(watched.run, watched.look, slept.append) == runs
     assert slept
-    assert len(runs) == 2
+    assert watched.runs == runs
+
+
+def test_what_the_tests_name_is_watched_too_and_nothing_that_has_not_changed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("policies").mkdir()
+    write(
+        "- name: x\n  want: {allowed: true}\n",
+        head=HEAD.replace("[rules.yaml]", "[../policies/rules.yaml]"),
+    )
+    Path("t/rules.yaml").rename("policies/rules.yaml")
+    rules = Path("policies/rules.yaml")
+    meanwhile = iter(
+        (
+            lambda: None,
+            lambda: rules.write_text(POLICY.replace("max: 4", "max: 1")),
+            lambda: None,
+            lambda: Path("t").rename("away"),
+            lambda: None,
+        )
+    )
+
+    def sleep(_seconds: float) -> None:
+        if (change := next(meanwhile, None)) is None:
+            raise KeyboardInterrupt
+        change()
+
+    monkeypatch.setattr("webhook.cli.test.time.sleep", sleep)
+    ended = run("test", "t", "--watch")
+    assert ended.out.count("1 case") == 2
+    assert ended.out.count("1 case: 1 ok") == 1
+    assert ended.err == ["Error: t: No such file or directory"]
+    assert ended.code == 2
