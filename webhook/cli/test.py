@@ -177,7 +177,7 @@ class _Session:
                 self._junit.write_text(text, encoding="utf-8")
             except OSError as error:
                 report.failure(f"{self._junit}: {error.strerror}")
-        sys.stdout.flush()
+        out.flush()
         return report.code, seen
 
     def _chosen(self, suite: Suite) -> list[Case]:
