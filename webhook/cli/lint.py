@@ -228,8 +228,10 @@ class _Sources:
 
     def line(self, source: str, number: int) -> str:
         if source not in self._known:
+            path = Path(source)
             try:
-                text = Path(source).read_text(encoding="utf-8", errors="replace")
+                # A pipe has been read, and would never end.
+                text = path.read_text("utf-8", "replace") if path.is_file() else ""
             except OSError:
                 text = ""
             self._known[source] = text.split("\n")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,18 @@ def test_what_cannot_be_judged(run: Run, text: str, said: str) -> None:
     ran = run("lint", "p")
     assert ran.code == 2
     assert ran.err[0].startswith(said)
+
+
+def test_a_pipe_is_read_once(run: Run) -> None:
+    """``stationmaster lint <(kustomize build)``; the line of a mistake cannot be shown."""
+    read, write = os.pipe()
+    os.write(write, BROKEN.encode())
+    os.close(write)
+    ran = run("lint", f"/dev/fd/{read}")
+    os.close(read)
+    assert ran.code == 1
+    assert ran.out.splitlines()[0].startswith(f"/dev/fd/{read}:6: error: spec.macth")
+    assert "macth: {}" not in ran.out
 
 
 def test_a_kind_of_our_group_that_does_not_exist(run: Run) -> None:
