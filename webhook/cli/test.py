@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import click
 
 from plugins.framework.errors import ConfigError
+from plugins.framework.field import escape
 from webhook.cli import options
 from webhook.cli import output as out
 from webhook.cli.command import Examples
@@ -197,7 +198,11 @@ class _Session:
         if any(case.missed for suite in ran for case in suite.ran):
             report.raise_to(REFUSED)
         least = self._coverage_min
-        if measured is not None and least is not None and measured.percent < least:
+        if measured is None or not least or not ran:
+            return
+        if not measured.rules:
+            report.refusal(f"no rule is under test, and --coverage-min wants {least} % of them")
+        elif measured.percent < least:
             report.refusal(
                 f"{measured.percent} % of the rules go both ways in the cases, and --coverage-min wants {least} %"
             )
@@ -217,7 +222,7 @@ def _show(suite: SuiteRan, report: Report) -> None:
     for ran in suite.ran:
         word = "ERROR" if ran.error else "ok" if ran.is_ok else "FAILED"
         where = "" if ran.is_ok else f" ({suite.suite.source}:{ran.case.line})"
-        out.write(f"  {_coloured(word)}{' ' * (8 - len(word))}{ran.case.name}{where}\n")
+        out.write(f"  {_coloured(word)}{' ' * (8 - len(word))}{escape(ran.case.name)}{where}\n")
         for line in _details(ran):
             out.write(f"            {line}\n")
 
@@ -248,6 +253,8 @@ def _summarize(suites: list[SuiteRan], measured: Coverage | None) -> None:
         out.write(
             f"{covered} of {len(measured.rules)} rules go both ways in the cases ({measured.percent} %)\n"
         )
+    elif measured is not None and ran:
+        out.write("\nno rule is under test\n")
     if ran:
         failed, broken = sum(bool(r.missed) for r in ran), sum(bool(r.error) for r in ran)
         parts = [f"{len(ran) - failed - broken} ok"]

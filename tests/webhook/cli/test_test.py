@@ -224,6 +224,27 @@ def test_coverage_of_rules(run: Run) -> None:
     ]
 
 
+def test_coverage_of_no_rules_is_not_enough(run: Run) -> None:
+    """Else a folder that is misspelt in ``from`` passes."""
+    head = HEAD.replace("policies: [rules.yaml]\n", "")
+    write("- name: x\n  want: {allowed: true}\n", head=head)
+    assert run("test", "t", "--coverage").out.splitlines()[-2:] == [
+        "no rule is under test",
+        "1 case: 1 ok",
+    ]
+    assert run("test", "t", "--coverage-min", "0").code == 0
+    ran = run("test", "t", "--coverage-min", "80")
+    assert (ran.code, ran.err) == (
+        1,
+        ["Error: no rule is under test, and --coverage-min wants 80 % of them"],
+    )
+
+
+def test_names_of_cases_move_no_cursor(run: Run) -> None:
+    write('- name: "x\\e[2J"\n  want: {allowed: true}\n')
+    assert "  ok      x\\u001b[2J\n" in run("test", "t").out
+
+
 def test_results_as_junit(run: Run) -> None:
     write('- name: <a> & "b"\n  want: {allowed: true}\n- name: bad\n  want: {allowed: false}\n')
     assert run("test", "t", "--junit", "out.xml").code == 1
