@@ -12,6 +12,7 @@ import click
 
 from plugins.framework.api import names
 from plugins.framework.draft import ABSENT
+from plugins.framework.errors import ConfigError
 from plugins.framework.field import escape
 from webhook.cli import options
 from webhook.cli import output as out
@@ -104,7 +105,11 @@ def _read(paths: Iterable[Path], report: Report) -> _Inputs:
     read = _Inputs()
     known: dict[Any, str] = {}
     for path in files_of(*paths):
-        inputs = read_file(path)
+        try:
+            inputs = read_file(path)
+        except ConfigError as error:
+            report.failure(str(error))
+            continue
         for broken in inputs.broken:
             report.failure(str(broken))
         for document in inputs.documents:
