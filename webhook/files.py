@@ -208,7 +208,7 @@ def _walk(directory: Path, visited: set[tuple[int, int]]) -> Iterator[_File]:
     """Links to folders are followed, but no folder is entered twice: links may run in a circle."""
     try:
         status = directory.stat()
-        if stat.S_ISREG(status.st_mode):
+        if not stat.S_ISDIR(status.st_mode):  # a pipe too, as of ``lint <(kustomize build)``
             yield _File(directory, status)
             return
         if (status.st_dev, status.st_ino) in visited:

@@ -22,13 +22,20 @@ from plugins.framework import generations, lines, quantity, schema, totals, valu
 from plugins.framework.api import names
 from plugins.framework.api.admission import AdmissionRequest, UserInfo
 from plugins.framework.api.trainjob import TrainJob
-from plugins.framework.cluster import Snapshot, document_key, is_document
+from plugins.framework.cluster import (
+    Snapshot,
+    document_key,
+    is_document,
+    is_meant_as_document,
+)
 from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings, show
 from plugins.framework.pipeline import Pipeline, Result
 from policies import plugin as policies
+from policies import reading
 from policies.compile import PolicySet
+from policies.document import Key
 from policies.explaining import explain_all
 from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
@@ -41,6 +48,7 @@ from webhook.provenance import Layer, layers_of
 if TYPE_CHECKING:
     from plugins.framework.api.admission import UserInfo
     from plugins.framework.draft import Change
+    from plugins.framework.field import FieldError
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
     from policies.explaining import Asks, Explanation
@@ -116,6 +124,8 @@ class Explained:
     layers: list[Layer]
     policies: list[Explanation] = field(default_factory=list)
     """Every policy, and why it did what it did; empty where none was asked."""
+    unread: Mapping[Key, tuple[FieldError, ...]] = field(default_factory=dict)
+    """Policies and exceptions that may be meant for it and cannot be read, and why: they do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +170,23 @@ def _close(loop: asyncio.AbstractEventLoop, workers: Evaluation) -> None:
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
     """The folder as a cluster: its runtimes meet the API server's rules before they count.
 
-    Raises ConfigError for policies, exceptions and params without a name (YAML reads ``on`` and ``n`` as flags): the API
-    server would take none, and in a folder nobody could say which one is not in force.
+    Raises ConfigError for policies and exceptions whose kind or group is misspelt, and for those and params without a
+    name (YAML reads ``on`` and ``n`` as flags): the API server would take none, and in a folder nobody would notice that
+    one is not in force.
     """
-    nameless = [d for d in documents if is_document(d.obj) and not document_key(d.obj)[2]]
-    if nameless:
-        raise ConfigError("\n".join(map(_nameless, nameless)))
+    problems = [problem for document in documents if (problem := _unusable(document))]
+    if problems:
+        raise ConfigError("\n".join(problems))
     return Snapshot.of((d.obj for d in documents), admit=True)
+
+
+def _unusable(document: Document) -> str:
+    """Why the API server would not take a document that is meant for us; "" where it would, or is not."""
+    if is_document(document.obj):
+        return "" if document_key(document.obj)[2] else _nameless(document)
+    if is_meant_as_document(document.obj):
+        return f"{document.where}: {reading.read(document.obj).errors[0]}"
+    return ""
 
 
 def _nameless(document: Document) -> str:
@@ -346,7 +366,16 @@ class Offline:
             ctx = self._context(names.TRAIN_JOB, raw, None, outcome.namespace)
             info = self._resolved(ctx, raw, trace=True)
             layers = layers_of(info) if info is not None else []
-        return Explained(outcome=outcome, layers=layers, policies=explained)
+        unread = self._unread(outcome.namespace) if explained else {}
+        return Explained(outcome=outcome, layers=layers, policies=explained, unread=unread)
+
+    def _unread(self, namespace: str) -> dict[Key, tuple[FieldError, ...]]:
+        found = ((Key(*key), each) for key, each in self.policies.documents().items())
+        return {
+            key: each.unread
+            for key, each in found
+            if each.unread and each.policy is None and key.namespace in {"", namespace}
+        }
 
     async def _answered(self, asking: Asks) -> list[Explanation]:
         try:

@@ -288,6 +288,8 @@ class Service:
         """Have workers import the custom options now: it takes seconds, which no request should wait for."""
         if any(option.is_usable for option in self._custom):
             await self._workers.options.ready()
+        if why := catalogue.problem():
+            self._logger.warning("options cannot be found", problem=why)
         for option in self._custom:
             if option.problem:
                 self._logger.warning(

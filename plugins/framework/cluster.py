@@ -392,6 +392,18 @@ def is_document(obj: dict[str, Any]) -> bool:
     return kind in names.POLICY_DOCUMENTS and group == names.POLICY_GROUP
 
 
+def is_meant_as_document(obj: dict[str, Any]) -> bool:
+    """Whether an object should be a policy or an exception, by its group or by a kind that only we have.
+
+    One whose kind or group is misspelt is no document, and is in force nowhere.
+    """
+    kind = values.text(obj.get("kind"))
+    group, _, _ = values.text(obj.get("apiVersion")).partition("/")
+    if group == names.POLICY_GROUP:
+        return kind != names.POLICY_TEST
+    return kind in {names.POLICY, names.NAMESPACED_POLICY}
+
+
 def document_key(obj: dict[str, Any]) -> tuple[str, str, str]:
     """What a document is known by; a file may leave out the namespace, and means ``default``."""
     kind = values.text(obj.get("kind"))

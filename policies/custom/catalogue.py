@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -79,8 +79,15 @@ def interpreter() -> str:
 def installed() -> dict[str, Installed]:
     """All of them, by name."""
     python = interpreter()
-    rows = loading.listed(loading.points()) if python == sys.executable else _listed(python)
+    rows = loading.listed(loading.points()) if python == sys.executable else _listed(python)[0]
     return {name: Installed(name, value, package) for name, value, package in rows}
+
+
+def problem() -> str:
+    """Why nobody knows which are installed: the interpreter that is named is none; "" where that is known."""
+    python = interpreter()
+    why = "" if python == sys.executable else _listed(python)[1]
+    return f"{VARIABLE} names {python}, which {why}" if why else ""
 
 
 def declared(name: str) -> Declared | None:
@@ -119,11 +126,14 @@ def _paths() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _listed(python: str) -> list[list[str]]:
+def _listed(python: str) -> tuple[list[list[str]], str]:
+    """The rows, and what kept the interpreter from giving some."""
     del python  # by it; the command asks the same
     answer = _asked("list")
-    rows = answer if isinstance(answer, list) else []
-    return [[str(cell) for cell in row] for row in rows if isinstance(row, list) and len(row) == 3]
+    if not isinstance(answer, list):
+        return [], str(answer)
+    rows = (row for row in answer if isinstance(row, list) and len(row) == 3)
+    return [[str(cell) for cell in row] for row in rows], ""
 
 
 @lru_cache(maxsize=256)
@@ -184,8 +194,12 @@ def _asked(*arguments: str) -> Any:
         )
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return f"cannot be imported: takes longer than {LOAD_SECONDS:g} s"
+        return f"{_cannot(arguments)}: takes longer than {LOAD_SECONDS:g} s"
     except OSError as error:
-        return f"cannot be imported: {error}"
+        return f"{_cannot(arguments)}: {error.strerror}"
     except ValueError:
-        return "cannot be imported: it ended the process"
+        return f"{_cannot(arguments)}: it ended the process"
+
+
+def _cannot(arguments: Sequence[str]) -> str:
+    return "cannot be asked" if arguments == ("list",) else "cannot be imported"

@@ -92,7 +92,8 @@ def test_a_good_installation_is_all_ok_and_nothing_is_changed(whole: Deployed) -
         ["ok", check]
         for check in (
             *("trainer", "registration", "order", "failure-policy", "mode", "deployment"),
-            *("versions", "podgroups", "rbac", "lease", "certificate", "ca-bundle", "reach"),
+            *("versions", "podgroups", "policies", "rbac", "lease", "certificate", "ca-bundle"),
+            "reach",
         )
     ]
     assert last == "all is well"
@@ -158,15 +159,46 @@ def test_whoever_comes_before_us_is_named(whole: Deployed) -> None:
         }
 
 
-def test_the_switch_is_shown(whole: Deployed) -> None:
-    switch: dict[str, Any] = {
+def switch(mode: str) -> Object:
+    return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "stationmaster-mode", "namespace": NAMESPACE},
-        "data": {"mode": "warn"},
+        "data": {"mode": mode},
     }
 
-    with applied(whole.plane, switch):
+
+def test_a_policy_that_is_not_ready_is_named(whole: Deployed) -> None:
+    """It can be stored while we are switched off."""
+    plane = whole.plane
+    typo: dict[str, Any] = {
+        "apiVersion": "stationmaster.dev/v1alpha1",
+        "kind": "TrainJobPolicy",
+        "metadata": {"name": "typo"},
+        "spec": {
+            "match": {"namespaceSelector": {"matchLabels": {"no": "namespace"}}},
+            "validations": [{"name": "x", "expression": "object.spec.trainr == 1"}],
+        },
+    }
+    path = "/apis/stationmaster.dev/v1alpha1/trainjobpolicies"
+    with applied(plane, switch("off")):
+        plane.wait_for(lambda: plane.admin.request("POST", path, typo).status == 201, "the policy")
+    try:
+        said = plane.wait_for(
+            lambda: [m for m in doctor(plane).wrong().get("policies", []) if m.startswith("fail")],
+            "the doctor's word",
+            timeout_seconds=REPAIR_SECONDS,
+        )
+    finally:
+        plane.admin.delete(typo)
+    assert said[0].startswith(
+        "fail: TrainJobPolicy typo is not Ready, NotCompiled: spec.validations[0].expression: "
+    )
+    plane.wait_for(lambda: doctor(plane).code == 0, "the end", timeout_seconds=REPAIR_SECONDS)
+
+
+def test_the_switch_is_shown(whole: Deployed) -> None:
+    with applied(whole.plane, switch("warn")):
         # Whether the mode is in force already is another question, which `reach` may answer either way.
         (message,) = doctor(whole.plane).wrong()["mode"]
 

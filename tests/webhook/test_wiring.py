@@ -474,3 +474,16 @@ async def test_custom_options_are_imported_before_the_first_request(
     running = await serving(options, story)
     [warning] = [line for line in running.lines if line["msg"] == "option cannot be used"]
     assert (warning["option"], warning["package"]) == ("broken", "outside 2.0")
+
+
+async def test_where_options_cannot_be_found_that_is_logged(
+    options: ServeOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", "/nowhere/python")
+
+    async def story(_running: Running) -> None:
+        pass
+
+    running = await serving(options, story)
+    [warning] = [line for line in running.lines if line["msg"] == "options cannot be found"]
+    assert "/nowhere/python, which cannot be asked: No such file" in warning["problem"]

@@ -94,9 +94,10 @@ class _Group(Examples, click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             code = super().invoke(ctx)
-            sys.stdout.flush()
+            from webhook.cli import output  # noqa: PLC0415  # not for `--help`
+
+            output.flush()
         except BrokenPipeError:
-            _silence_stdout()
             return BROKEN_PIPE
         return code
 
@@ -123,6 +124,7 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line, and say with which code to exit."""
+    _open_what_is_closed()
     try:
         code = cli.main(args=args, prog_name=prog_name(sys.argv[0]), standalone_mode=False)
     except click.ClickException as error:
@@ -133,6 +135,14 @@ def main(args: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  # a crash must not exit with 1, which means "refused"
         return _report(error)
     return int(code or 0)
+
+
+def _open_what_is_closed() -> None:
+    """Python has None for a stdout that the shell closed (``>&-``): what is written there goes nowhere."""
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # until the process ends
+        sys.stdout = sys.stdout or nowhere
+        sys.stderr = sys.stderr or nowhere
 
 
 def prog_name(argv0: str) -> str:
@@ -154,10 +164,3 @@ def _report(error: Exception) -> int:
 
     traceback.print_exception(error)
     return 2
-
-
-def _silence_stdout() -> None:
-    """Python flushes stdout once more when it ends, and would complain then."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)

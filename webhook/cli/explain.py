@@ -112,7 +112,9 @@ def _write(results: list[tuple[Document, Explained]], output: str, *, as_list: b
 
 
 def _policies(document: Document, explained: Explained) -> str:
-    return f"{subject_of(document)}\n\n{why.text(explained.policies) or _NO_POLICY}"
+    return (
+        f"{subject_of(document)}\n\n{why.text(explained.policies, explained.unread) or _NO_POLICY}"
+    )
 
 
 def _tables(document: Document, explained: Explained) -> str:
@@ -128,7 +130,7 @@ def _tables(document: Document, explained: Explained) -> str:
         [
             f"{subject_of(document)}\n"
             + table(("FIELD", "CHANGED BY", "BEFORE", "AFTER"), changes),
-            *([why.text(explained.policies)] if explained.policies else ()),
+            *([why.text(explained.policies, explained.unread)] if explained.policies else ()),
             table(("VALUE OF", "VALUE", "FROM"), layers),
         ]
     )
@@ -144,6 +146,7 @@ def _as_json(document: Document, explained: Explained) -> dict[str, Any]:
             if explained.policies
             else {}
         ),
+        **({"unread": why.unread_as_json(explained.unread)} if explained.unread else {}),
         "layers": [
             {"path": row.path, "value": row.value, "layer": row.layer, "by": row.by}
             for row in explained.layers

@@ -12,6 +12,7 @@ import click
 
 from plugins.framework.api import names
 from plugins.framework.draft import ABSENT
+from plugins.framework.errors import ConfigError
 from plugins.framework.field import escape
 from webhook.cli import options
 from webhook.cli import output as out
@@ -98,10 +99,17 @@ class _Inputs:
 
 
 def _read(paths: Iterable[Path], report: Report) -> _Inputs:
+    from plugins.framework import values  # noqa: PLC0415  # not for `--help`
+    from plugins.framework.cluster import is_meant_as_document  # noqa: PLC0415
+
     read = _Inputs()
     known: dict[Any, str] = {}
     for path in files_of(*paths):
-        inputs = read_file(path)
+        try:
+            inputs = read_file(path)
+        except ConfigError as error:
+            report.failure(str(error))
+            continue
         for broken in inputs.broken:
             report.failure(str(broken))
         for document in inputs.documents:
@@ -112,18 +120,9 @@ def _read(paths: Iterable[Path], report: Report) -> _Inputs:
                 continue
             if identity is not None:
                 known[identity] = document.where
-            (read.documents if _is_ours(document.obj) else read.beside).append(document)
+            is_ours = is_meant_as_document(values.obj(document.obj))
+            (read.documents if is_ours else read.beside).append(document)
     return read
-
-
-def _is_ours(obj: Any) -> bool:
-    """Whether an object is meant for us: of our group, or of a kind that only we have."""
-    kind = kind_of(obj)
-    version = obj.get("apiVersion") if kind else None
-    group = version.partition("/")[0] if isinstance(version, str) else ""
-    if group == names.POLICY_GROUP:
-        return kind != "PolicyTest"
-    return kind in {names.POLICY, names.NAMESPACED_POLICY}
 
 
 def _lint(
@@ -234,8 +233,10 @@ class _Sources:
 
     def line(self, source: str, number: int) -> str:
         if source not in self._known:
+            path = Path(source)
             try:
-                text = Path(source).read_text(encoding="utf-8", errors="replace")
+                # A pipe has been read, and would never end.
+                text = path.read_text("utf-8", "replace") if path.is_file() else ""
             except OSError:
                 text = ""
             self._known[source] = text.split("\n")

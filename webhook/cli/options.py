@@ -44,15 +44,6 @@ def folder(*, required: bool) -> Callable[[_F], _F]:
 
 
 directory = folder(required=True)
-policies = click.option(
-    "-p",
-    "--policies",
-    "policies",
-    metavar="FILE",
-    type=PATH,
-    multiple=True,
-    help="Policies in addition to those in DIR, with their exceptions and params: a file or a folder; again for more.",
-)
 profile = path("--profile", about="Which plugins run, in which order, with which arguments.")
 pod_groups = click.option(
     "--podgroups",

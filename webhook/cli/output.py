@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from plugins.framework.errors import StationmasterError
 from webhook.cli.report import wants_colour
 from webhook.yamlio import dump, dump_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _DIFF_COLOURS: Final = {"---": "1", "+++": "1", "@": "36", "-": "31", "+": "32"}
 """SGR codes by how a line begins, the longer ones first: as ``git diff`` has them."""
 
 
+class CannotWriteError(StationmasterError):
+    """What stdout is takes nothing more: a disk that is full, for one."""
+
+
 def write(text: str) -> None:
-    """Write to stdout."""
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
+    """Write to stdout. Raises CannotWriteError, and BrokenPipeError where whoever read has gone."""
+    with _writing():
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
+
+
+def flush() -> None:
+    """Write what waits to be. Raises as ``write`` does."""
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        _silence()
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise CannotWriteError(f"standard output: {error.strerror}") from error
+
+
+def _silence() -> None:
+    """Python flushes stdout once more when it ends, and would complain then."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
 
 
 def write_yaml(values: Iterable[Any]) -> None:

@@ -158,9 +158,15 @@ def command(  # noqa: PLR0913  # one argument an option
     from webhook.cli import simulated  # noqa: PLC0415
 
     if output == "json":
-        out.write_json([simulated.as_json(tally, prepared.replaced)], as_list=False)
+        out.write_json(
+            [simulated.as_json(tally, prepared.policies, prepared.runtimes)], as_list=False
+        )
     else:
-        out.write(simulated.text(tally, prepared.replaced, keeps_pods=prepared.keeps_pods))
+        out.write(
+            simulated.text(
+                tally, prepared.policies, prepared.runtimes, keeps_pods=prepared.keeps_pods
+            )
+        )
     if not tally.is_empty:
         report.raise_to(REFUSED)
     return report.code
@@ -193,8 +199,10 @@ class _Prepared:
     then: Snapshot
     line: Line | None
     profile: Path | None
-    replaced: Replaced
-    runtimes: frozenset[tuple[str, str, str]]
+    policies: Replaced
+    runtimes: Replaced
+    keys: frozenset[tuple[str, str, str]]
+    """Of the runtimes."""
     asks_who: list[str]
 
     @property
@@ -202,7 +210,7 @@ class _Prepared:
         """Whether TrainJobs keep the runtime that they were created with; None where no runtime changes."""
         from plugins.framework import lines  # noqa: PLC0415
 
-        if not self.runtimes:
+        if not self.keys:
             return None
         return (self.line or self.now.crd_line or lines.NEWEST).snapshot
 
@@ -214,7 +222,7 @@ class _Prepared:
             self.then,
             line=self.line,
             profile=self.profile,
-            runtimes=self.runtimes,
+            runtimes=self.keys,
             creator=who,
         )
 
@@ -235,11 +243,13 @@ class _Change:
         from webhook.simulation import replacing  # noqa: PLC0415
 
         line = lines.named(self.trainer_version)
-        then, replaced = now, replacing.Replaced()
+        then, policies, runtimes = now, replacing.Replaced(), replacing.Replaced()
         documents = read_policies(self.policies)
         if self.policies:
+            if not documents:
+                _tell_nothing(report, self.policies, keeps_others=self.keeps_others)
             new = [document.obj for document in documents]
-            then, replaced = replacing.replace_policies(now, new, keeps_others=self.keeps_others)
+            then, policies = replacing.replace_policies(now, new, keeps_others=self.keeps_others)
             for place, error in replacing.problems(then, new):
                 _tell_problem(report, documents[place], error)
         asks_who = replacing.who_created(then, now)
@@ -249,8 +259,21 @@ class _Change:
             then, errors = replacing.replace_runtime(then, document.obj, for_line)
             for error in errors:
                 _tell_problem(report, document, error)
-            keys.add(replacing.runtime_key(document.obj))
-        return _Prepared(now, then, line, self.profile, replaced, frozenset(keys), asks_who)
+            key = replacing.runtime_key(document.obj)
+            if not errors:
+                runtimes.add(key, now.runtime(*key, for_line), then.runtime(*key, for_line))
+            keys.add(key)
+        return _Prepared(
+            now, then, line, self.profile, policies, runtimes, frozenset(keys), asks_who
+        )
+
+
+def _tell_nothing(report: Report, paths: Sequence[Path], *, keeps_others: bool) -> None:
+    where = f"no policies in {', '.join(map(str, paths))}"
+    if keeps_others:
+        report.failure(f"{where}: there is nothing to apply")
+    else:
+        report.warning(f"{where}: this is what it would be like without any TrainJobPolicy")
 
 
 def _tell_problem(report: Report, document: Document, error: Any) -> None:

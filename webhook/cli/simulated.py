@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 _ABSENT: Final = "-"
 _SHOWN: Final = 10
-"""Names of policies that the first lines show."""
+"""Names of policies and runtimes that the first lines show."""
 _WIDTH: Final = max(map(len, ORDER)) + 2
 _ENGINE: Final = "(no policy)"
 _AGAIN: Final = "if created again"
 _LATER: Final = "with its next change"
 
 
-def text(tally: Tally, replaced: Replaced, *, keeps_pods: bool | None) -> str:
+def text(tally: Tally, policies: Replaced, runtimes: Replaced, *, keeps_pods: bool | None) -> str:
     """For people; with ``keeps_pods`` whether TrainJobs keep the runtime they have, None where none changes."""
-    blocks = [_policies(replaced)]
+    blocks = [_replaced("POLICIES", policies), _replaced("RUNTIMES", runtimes)]
     if tally.created_again:
         blocks.append("IF CREATED AGAIN\n" + _counts(tally.created_again))
     if tally.next_change:
@@ -41,7 +41,7 @@ def text(tally: Tally, replaced: Replaced, *, keeps_pods: bool | None) -> str:
     return "\n".join(block for block in blocks if block)
 
 
-def _policies(replaced: Replaced) -> str:
+def _replaced(title: str, replaced: Replaced) -> str:
     page = Page()
     for word, found in (
         ("new", replaced.new),
@@ -52,7 +52,7 @@ def _policies(replaced: Replaced) -> str:
             page.say(0, f"{word} ({len(found)}): {_some(found)}")
     if replaced.same:
         page.say(0, f"the same ({len(replaced.same)})")
-    return f"POLICIES\n{page.text}" if page.lines else ""
+    return f"{title}\n{page.text}" if page.lines else ""
 
 
 def _some(found: list[str]) -> str:
@@ -143,10 +143,11 @@ def _jobs(count: int) -> str:
 # JSON
 
 
-def as_json(tally: Tally, replaced: Replaced) -> dict[str, Any]:
+def as_json(tally: Tally, policies: Replaced, runtimes: Replaced) -> dict[str, Any]:
     """Everything that is known, for programs."""
     return {
-        "policies": replaced.as_json(),
+        "policies": policies.as_json(),
+        "runtimes": runtimes.as_json(),
         "trainJobs": tally.jobs,
         "states": {state: tally.states[state] for state in sorted(tally.states)},
         "ifCreatedAgain": _totals(tally.whats, tally.created_again),

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import click
 
 from plugins.framework.errors import ConfigError
+from plugins.framework.field import escape
 from webhook.cli import options
 from webhook.cli import output as out
 from webhook.cli.command import Examples
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from webhook.suites.running import Ran, SuiteRan
 
 POLL_SECONDS: Final = 0.5
+_T = TypeVar("_T")
+States: TypeAlias = "dict[Path, Signature | str]"
 _COLOURS: Final = {"ok": "32", "FAILED": "1;31", "ERROR": "1;31"}
 
 
@@ -66,7 +69,7 @@ def command(  # noqa: PLR0913  # one argument an option
     watch: bool,
     profile: Path | None,
 ) -> int:
-    r"""Run the tests of policies: the files named *_test.yaml in each PATH.
+    """Run the tests of policies: the files named *_test.yaml in each PATH.
 
     A test names a TrainJob, the policies and the folder that stands for the cluster, and says what must
     come of it: allowed, refused with which text, warned of what, patched to which values. The format is in
@@ -83,19 +86,23 @@ def command(  # noqa: PLR0913  # one argument an option
         want: {refused: ["[my-policy/team]"]}
 
     Exit codes: 0 all came as wanted, 1 something did not, 2 something could not be run.
-    """
+    """  # noqa: D301  # the character by which click leaves a paragraph as it is
     session = _Session(paths, word, junit, coverage, coverage_min, profile)
     if not watch:
-        return session.run()
+        return session.run()[0]
     return follow(session.run, session.look, time.sleep)
 
 
-def follow(run: Callable[[], int], look: Callable[[], Any], sleep: Callable[[float], None]) -> int:
-    """Run, and again whenever what ``look`` sees has changed and settled; the last code, at Ctrl-C."""
+def follow(
+    run: Callable[[], tuple[int, _T]], look: Callable[[], _T], sleep: Callable[[float], None]
+) -> int:
+    """Run, and again whenever what ``look`` sees has changed and settled; the last code, at Ctrl-C.
+
+    ``run`` gives its code, and what ``look`` would have seen before it read.
+    """
     code = FINE
     try:
-        seen = look()
-        code = run()
+        code, seen = run()
         while True:
             sleep(POLL_SECONDS)
             now = look()
@@ -106,7 +113,7 @@ def follow(run: Callable[[], int], look: Callable[[], Any], sleep: Callable[[flo
                 sleep(POLL_SECONDS)
                 now = look()
             out.write("\n")
-            code = run()
+            code, seen = run()
     except KeyboardInterrupt:
         out.write("\n")
     return code
@@ -132,20 +139,22 @@ class _Session:
         self._profile = profile
         self._followed: tuple[Path, ...] = paths
 
-    def look(self) -> tuple[Signature | str, ...]:
+    def look(self) -> States:
         """The state of every file that counts; one that cannot be read has a state, too."""
-        return tuple(map(_state, self._followed))
+        return {path: _state(path) for path in self._followed}
 
-    def run(self) -> int:
-        """Run once."""
+    def run(self) -> tuple[int, States]:
+        """Run once; with the state of what was read, as it was before that."""
         from webhook.suites import coverage, junit, reading, running  # noqa: PLC0415  # not for `--help`
 
         report = Report.on_stderr()
-        files = reading.files_in(self._paths)
-        found = reading.read(files)
+        self._followed = self._paths
+        before = self.look()
+        found = reading.read_all(self._paths)
         for problem in found.problems:
             report.failure(problem)
         self._follow(found.suites)
+        seen = {**self.look(), **before}
         chosen = {id(suite): self._chosen(suite) for suite in found.suites}
         ran = [
             running.run(suite, chosen[id(suite)], self._profile, time.perf_counter)
@@ -157,7 +166,7 @@ class _Session:
         if not ran and not found.problems:
             report.failure(
                 f"no case has {self._word!r} in its file or name"
-                if files
+                if found.suites
                 else f"no file named *_test.yaml in {', '.join(map(str, self._paths))}"
             )
         measured = coverage.measure(ran) if self._coverage else None
@@ -169,8 +178,8 @@ class _Session:
                 self._junit.write_text(text, encoding="utf-8")
             except OSError as error:
                 report.failure(f"{self._junit}: {error.strerror}")
-        sys.stdout.flush()
-        return report.code
+        out.flush()
+        return report.code, seen
 
     def _chosen(self, suite: Suite) -> list[Case]:
         word = self._word
@@ -189,7 +198,11 @@ class _Session:
         if any(case.missed for suite in ran for case in suite.ran):
             report.raise_to(REFUSED)
         least = self._coverage_min
-        if measured is not None and least is not None and measured.percent < least:
+        if measured is None or not least or not ran:
+            return
+        if not measured.rules:
+            report.refusal(f"no rule is under test, and --coverage-min wants {least} % of them")
+        elif measured.percent < least:
             report.refusal(
                 f"{measured.percent} % of the rules go both ways in the cases, and --coverage-min wants {least} %"
             )
@@ -209,7 +222,7 @@ def _show(suite: SuiteRan, report: Report) -> None:
     for ran in suite.ran:
         word = "ERROR" if ran.error else "ok" if ran.is_ok else "FAILED"
         where = "" if ran.is_ok else f" ({suite.suite.source}:{ran.case.line})"
-        out.write(f"  {_coloured(word)}{' ' * (8 - len(word))}{ran.case.name}{where}\n")
+        out.write(f"  {_coloured(word)}{' ' * (8 - len(word))}{escape(ran.case.name)}{where}\n")
         for line in _details(ran):
             out.write(f"            {line}\n")
 
@@ -240,6 +253,8 @@ def _summarize(suites: list[SuiteRan], measured: Coverage | None) -> None:
         out.write(
             f"{covered} of {len(measured.rules)} rules go both ways in the cases ({measured.percent} %)\n"
         )
+    elif measured is not None and ran:
+        out.write("\nno rule is under test\n")
     if ran:
         failed, broken = sum(bool(r.missed) for r in ran), sum(bool(r.error) for r in ran)
         parts = [f"{len(ran) - failed - broken} ok"]

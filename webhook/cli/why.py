@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from plugins.framework.api import names
 from plugins.framework.draft import ABSENT
 from plugins.framework.field import show
 from webhook.cli.page import Page
 
 if TYPE_CHECKING:
+    from plugins.framework.field import FieldError
     from policies.cel import Part
+    from policies.document import Key
     from policies.explaining import Evaluated, Explanation
     from policies.trace import Ruled, Wrote
+
+Unread: TypeAlias = "Mapping[Key, tuple[FieldError, ...]]"
 
 _LET_BE: Final = "the stored job breaks it no less, so this update may"
 _NOT_JUDGED: Final = "only metadata changed, and it is about more than that"
 
 
-def text(policies: Iterable[Explanation]) -> str:
-    """Each policy: those that matched first, then why the others did not."""
+def text(policies: Iterable[Explanation], unread: Unread) -> str:
+    """Each policy: those that matched first, then why the others did not; then what cannot be read."""
     page = Page()
     found = sorted(policies, key=lambda e: not _took_part(e))
     for explanation in found:
         if page.lines:
             page.lines.append("")
         _policy(page, explanation)
+    for key, problems in unread.items():
+        page.lines.append("")
+        effect = "loosens nothing" if key.kind == names.EXCEPTION else "does nothing"
+        page.say(0, f"{key.kind} {key}: cannot be read, and {effect}")
+        for problem in problems:
+            page.say(2, f"not Ready: {problem}")
     return page.text
 
 
@@ -141,6 +152,19 @@ def _value(value: Any) -> str:
 
 
 # JSON
+
+
+def unread_as_json(unread: Unread) -> list[dict[str, Any]]:
+    """The same for what cannot be read."""
+    return [
+        {
+            "kind": key.kind,
+            "name": key.name,
+            **({"namespace": key.namespace} if key.namespace else {}),
+            "notReady": [str(problem) for problem in problems],
+        }
+        for key, problems in unread.items()
+    ]
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:

@@ -6,6 +6,6 @@
     reading.py       reads it, by GETs, lists, access reviews and one dry run: nothing is changed
     installed.py     how it was installed, as far as that can be seen
     finding.py       one line of the report
-    registration.py  podgroups.py  trust.py  workload.py  cluster.py    the checks: pure functions of the facts
+    registration.py  podgroups.py  policies.py  trust.py  workload.py  cluster.py    the checks: pure functions of the facts
     checks.py        all of them, in the order of the report
 """

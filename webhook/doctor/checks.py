@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from webhook.doctor import cluster, podgroups, registration, trust, workload
+from webhook.doctor import cluster, podgroups, policies, registration, trust, workload
 from webhook.doctor.facts import Facts
 from webhook.doctor.finding import Finding
 
@@ -20,6 +20,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     workload.deployment,
     workload.versions,
     podgroups.podgroups,
+    policies.policies,
     workload.rbac,
     workload.lease,
     trust.certificate,

@@ -78,5 +78,7 @@ class Facts:
     secret: Mapping[str, bytes] | Unread | None = field(repr=False)
     """Certificates, and no keys."""
     trial: Trial
+    policies: Many | None
+    """Of both kinds; None where one of these is not installed."""
     rights: Mapping[Right, bool] | Unread
     """Of our service account; False for what it is not allowed."""

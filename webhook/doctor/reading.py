@@ -17,6 +17,7 @@ from plugins.framework.cluster import TRAIN_JOB_CRD
 from webhook import mode
 from webhook.doctor.facts import Facts, Many, Object, One, Right, Trial, Unread
 from webhook.doctor.installed import calls_for_pod_groups, ours
+from webhook.doctor.policies import KINDS
 from webhook.doctor.trust import secret_of
 from webhook.doctor.workload import is_without_events
 from webhook.install.settings import (
@@ -28,6 +29,7 @@ from webhook.install.settings import (
 )
 from webhook.kube.calls import Failure
 from webhook.kube.client import ApiError, Query, Tried
+from webhook.kube.resources import POLICIES
 from webhook.kube.shared import CONFIGURATIONS, LEASE, SERVICE
 
 T = TypeVar("T")
@@ -87,6 +89,7 @@ async def read(
         lease = asked.create_task(_get(api, f"/apis/coordination.k8s.io/v1/{here}/leases/{LEASE}"))
         switch = asked.create_task(_get(api, f"/api/v1/{here}/configmaps/{mode.NAME}"))
         secret = asked.create_task(_get(api, f"/api/v1/{here}/secrets/{secret_of(certificates)}"))
+        policies = asked.create_task(_policies(api))
         trial = asked.create_task(_trial(api, try_in))
         rights = asked.create_task(_rights(api, home, certificates, mutating, deployment))
     return Facts(
@@ -102,6 +105,7 @@ async def read(
         mode=switch.result(),
         secret=_public(secret.result()),
         trial=trial.result(),
+        policies=policies.result(),
         rights=rights.result(),
     )
 
@@ -130,6 +134,32 @@ async def _get(api: ApiServer, path: str) -> One:
 async def _list(api: ApiServer, path: str, query: Query | None = None) -> Many:
     async def items() -> Sequence[Object]:
         return values.objects((await api.get(path, query)).get("items"))
+
+    return await _or_unread(items(), "list", path)
+
+
+async def _policies(api: ApiServer) -> Many | None:
+    found: list[Object] = []
+    for resource in POLICIES:
+        if resource.kind not in KINDS:
+            continue
+        listed = await _list_or_none(api, resource.path)
+        if listed is None or isinstance(listed, Unread):
+            return listed
+        found += ({**each, "kind": resource.kind} for each in listed)  # lists leave it out
+    return found
+
+
+async def _list_or_none(api: ApiServer, path: str) -> Many | None:
+    """The same as ``_list``; None where there is no such kind."""
+
+    async def items() -> Sequence[Object] | None:
+        try:
+            return values.objects((await api.get(path)).get("items"))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
 
     return await _or_unread(items(), "list", path)
 

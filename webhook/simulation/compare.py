@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -36,6 +38,10 @@ ORDER: Final[tuple[What, ...]] = (
 """The worst first."""
 
 NOT_KNOWN: Final = "the user's own value, which is not stored"
+
+_KNOWN_BY: Final = ("name", "manager")
+"""Fields by which the path of an item names it: ``containers[node]``."""
+_ITEM_END: Final = re.compile(r"(?<=\])\.")
 
 _NOTHING: Final = object()
 _SPOKEN: Final = ("newly warned", "no longer warned")
@@ -88,12 +94,8 @@ def _spoken(
 
 
 def _changes(asked: Leaves, now: Judged, then: Judged) -> Iterator[Difference]:
-    differing = [
-        path
-        for path in dict.fromkeys((*now.leaves, *then.leaves))
-        if not _is_same(now.leaves, then.leaves, path)
-    ]
-    for path in differing:
+    differing = _differing(now.leaves, then.leaves)
+    for path in _telling(differing, now.leaves, then.leaves):
         before, after = now.leaves.get(path), then.leaves.get(path)
         what: What = "changed otherwise"
         by = then.writer(path)
@@ -114,6 +116,21 @@ def _changes(asked: Leaves, now: Judged, then: Judged) -> Iterator[Difference]:
         )
 
 
+def _differing(now: Leaves, then: Leaves) -> list[str]:
+    return [path for path in dict.fromkeys((*now, *then)) if not _is_same(now, then, path)]
+
+
+def _telling(differing: Sequence[str], now: Leaves, then: Leaves) -> Iterator[str]:
+    """Without what items of lists are known by, where another field of the item differs and names it already."""
+    items = Counter(path[: at.start()] for path in differing for at in _ITEM_END.finditer(path))
+    for path in differing:
+        item, _, field = path.rpartition(".")
+        known_by = then.get(path, now.get(path))
+        is_known = field in _KNOWN_BY and item.endswith(f"[{known_by}]")
+        if not is_known or items[item] == 1:
+            yield path
+
+
 def _is_same(left: Leaves, right: Leaves, path: str) -> bool:
     one, other = left.get(path, _NOTHING), right.get(path, _NOTHING)
     return one is other or (_NOTHING not in (one, other) and values.same(one, other))
@@ -125,6 +142,5 @@ def compare_pods(now: Leaves, then: Leaves, runtime: str) -> list[Difference]:
         Difference(
             what="pods differ", by=runtime, path=path, before=now.get(path), after=then.get(path)
         )
-        for path in dict.fromkeys((*now, *then))
-        if not _is_same(now, then, path)
+        for path in _telling(_differing(now, then), now, then)
     ]

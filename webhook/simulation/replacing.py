@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Documents, Snapshot
     from plugins.framework.field import FieldError
     from plugins.framework.lines import Line
+    from plugins.framework.runtime import CompiledRuntime
 
 Key = tuple[str, str, str]
 
@@ -26,7 +27,7 @@ _ALWAYS: Final = names.POLICY
 
 @dataclass(slots=True, kw_only=True)
 class Replaced:
-    """What becomes of the policies of a cluster."""
+    """What becomes of the policies, or of the runtimes, of a cluster."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -36,6 +37,15 @@ class Replaced:
     def as_json(self) -> dict[str, list[str]]:
         """With names of kinds and documents."""
         return {"new": self.new, "changed": self.changed, "gone": self.gone, "same": self.same}
+
+    def add(self, key: Key, before: CompiledRuntime | None, after: CompiledRuntime | None) -> None:
+        """Note what becomes of one runtime."""
+        if before is None:
+            self.new.append(_title(key))
+        elif after is not None and values.same(before.raw["spec"], after.raw["spec"]):
+            self.same.append(_title(key))
+        else:
+            self.changed.append(_title(key))
 
 
 def replace_policies(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,14 +11,16 @@ from plugins.framework import field as words
 from plugins.framework import lines, values
 from plugins.framework.api import names
 from plugins.framework.api.admission import UserInfo
+from plugins.framework.cluster import is_meant_as_document
 from plugins.framework.errors import ConfigError
 from plugins.framework.field import FieldError
 from plugins.framework.field import Path as FieldPath
 from plugins.framework.schema.syntax import not_label_value, not_qualified_name
+from policies.reading import read as read_document
 from policies.reading.fields import Fields, Notes, unsupported
 from policies.reading.syntax import moment
 from webhook.asked import Asked
-from webhook.files import identity_of, kind_of, read_file
+from webhook.files import files_of, identity_of, kind_of, read_file
 from webhook.suites import places
 from webhook.suites.document import API_VERSION, KIND, LONG_AGO, SUFFIXES, Case, Suite, Want
 from webhook.yamlio import Document
@@ -68,27 +70,31 @@ class Found:
     problems: list[str] = field(default_factory=list)
 
 
-def files_in(paths: Iterable[Path]) -> list[Path]:
-    """The test files among files and folders, each once, sorted. Raises ConfigError where one is not there."""
-    found: dict[Path, None] = {}
+def read_all(paths: Iterable[Path]) -> Found:
+    """Read the test files among files and folders, each once; a path that leads nowhere does not hide the others."""
+    files: dict[Path, None] = {}
+    problems: list[str] = []
     for path in paths:
-        if path.is_file():
-            found[path] = None
+        try:
+            found = files_of(path)
+        except ConfigError as error:
+            problems += str(error).splitlines()
             continue
-        if not path.is_dir():
-            raise ConfigError(f"{path}: No such file or directory")
-        for file in sorted(path.rglob("*")):
-            hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-            if file.name.endswith(SUFFIXES) and not hidden and file.is_file():
-                found[file] = None
-    return list(found)
+        files |= dict.fromkeys(f for f in found if f == path or f.name.endswith(SUFFIXES))
+    out = read(files)
+    out.problems = problems + out.problems
+    return out
 
 
 def read(paths: Iterable[Path]) -> Found:
-    """Read test files. Raises ConfigError where one cannot be opened."""
+    """Read test files; one that cannot be read does not hide what is in the others."""
     out = Found()
     for path in paths:
-        inputs = read_file(path)
+        try:
+            inputs = read_file(path)
+        except ConfigError as error:
+            out.problems.append(str(error))
+            continue
         out.problems += map(str, inputs.broken)
         if not inputs.documents and not inputs.broken:
             out.problems.append(f"{path}:1: there is no {KIND} in it")
@@ -143,10 +149,12 @@ class _Reader:
     def _unique(self, root: Fields, cases: Sequence[Case | None]) -> None:
         known: set[str] = set()
         for i, case in enumerate(cases):
-            if case is not None and case.name in known:
+            if case is None or not case.name:
+                continue
+            if case.name in known:
                 path = root.at("cases").index(i).child("name")
                 self.notes.error(words.duplicate(path, case.name))
-            known.add(case.name if case is not None else "")
+            known.add(case.name)
 
     def _paths(self, fields: Fields, name: str) -> tuple[Path, ...]:
         out = []
@@ -163,8 +171,13 @@ class _Reader:
             if identity_of(item) is None:
                 detail = "must be an object with apiVersion, kind and metadata.name"
                 self.notes.error(words.invalid(path, item, detail))
-            else:
-                out.append(item)
+                continue
+            if is_meant_as_document(item):
+                self.notes.errors += (
+                    replace(error, path=f"{path}.{error.field}")
+                    for error in read_document(item).errors
+                )
+            out.append(item)
         return tuple(out)
 
     # Cases

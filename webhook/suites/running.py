@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plugins.framework import values
+from plugins.framework.api import names
 from plugins.framework.cluster import document_key
 from plugins.framework.draft import ABSENT
 from plugins.framework.errors import StationmasterError
 from plugins.framework.field import escape, show
-from policies.document import POLICY_KINDS, Key
+from policies.document import Key
 from webhook import offline
 from webhook.files import kind_of, read_tree
 from webhook.suites import places
@@ -108,19 +109,19 @@ class _Engines:
 
 
 def _tested(suite: Suite, documents: list[Document]) -> set[Key]:
-    """The keys of the policies under test."""
+    """The keys of the policies under test, and of their exceptions."""
     named = read_tree(*suite.policies) if suite.policies else documents
-    return {Key(*document_key(d.obj)) for d in named if kind_of(d.obj) in POLICY_KINDS}
+    return {Key(*document_key(d.obj)) for d in named if kind_of(d.obj) in names.POLICY_DOCUMENTS}
 
 
 def _unsound(engine: Offline, documents: list[Document], tested: set[Key]) -> Iterator[str]:
-    where = {document_key(d.obj): d for d in documents if kind_of(d.obj) in POLICY_KINDS}
+    where = {document_key(d.obj): d for d in documents if kind_of(d.obj) in names.POLICY_DOCUMENTS}
     for key, found in engine.policies.problems():
         if Key(*key) in tested:
             place = where[key].where if key in where else ""
             first, *others = found
             more = f" (and {len(others)} more)" if others else ""
-            yield f"{place}: {key[0]} {key[2]} is not sound: {first}{more}; `stationmaster lint` says all"
+            yield f"{place}: {key[0]} {Key(*key)} is not sound: {first}{more}; `stationmaster lint` says all"
 
 
 def _run(case: Case, engines: _Engines) -> Ran:

@@ -439,6 +439,24 @@ def test_a_misspelt_option_is_told_what_was_meant(
     assert 'no option "deadlin" is installed; did you mean deadline?' in error
 
 
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ("/nowhere/python", "cannot be asked: No such file or directory"),
+        ("/bin/false", "cannot be asked: it ended the process"),
+    ],
+)
+def test_an_interpreter_that_is_none_is_named(
+    monkeypatch: pytest.MonkeyPatch, python: str, why: str
+) -> None:
+    """Else it looks as if nothing were installed in it."""
+    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", python)
+    [error] = problems(use("mine"))
+    said = f"STATIONMASTER_OPTIONS_PYTHON names {python}, which {why}"
+    assert f'no option "mine" is installed; {said}; installed ones' in error
+    assert catalogue.problem() == said
+
+
 def test_nothing_of_a_package_is_imported_into_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

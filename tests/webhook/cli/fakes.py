@@ -75,6 +75,7 @@ class Explained:
     outcome: Outcome = field(default_factory=Outcome)
     layers: list[Layer] = field(default_factory=list)
     policies: list[Any] = field(default_factory=list)
+    unread: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)

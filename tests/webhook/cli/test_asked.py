@@ -134,6 +134,47 @@ def test_a_policy_file_that_is_not_there(run: Run) -> None:
     assert (ran.code, ran.err) == (2, ["Error: nowhere.yaml: No such file or directory"])
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            POLICY.replace("TrainJobPolicy", "TrainjobPolicy"),
+            'kind: Unsupported value: "TrainjobPolicy": supported values: "TrainJobPolicy", '
+            '"NamespacedTrainJobPolicy", "PolicyException"; did you mean "TrainJobPolicy"?',
+            id="a kind that there is not",
+        ),
+        pytest.param(
+            POLICY.replace("stationmaster.dev", "trainer.kubeflow.org"),
+            'apiVersion: Invalid value: "trainer.kubeflow.org/v1alpha1": must be stationmaster.dev/v1alpha1',
+            id="another group",
+        ),
+        pytest.param(
+            POLICY.replace("name: small", "name: on"),
+            "metadata.name of a TrainJobPolicy must be a text, and is true",
+            id="a name that is none",
+        ),
+        pytest.param(
+            POLICY.replace("name: small", ""),
+            "metadata.name of a TrainJobPolicy must be a text, and there is none",
+            id="no name",
+        ),
+    ],
+)
+def test_a_policy_that_would_be_in_force_nowhere_is_no_policy_to_pass_over(
+    run: Run, text: str, said: str
+) -> None:
+    Path("p.yaml").write_text(text)
+    ran = run("admit", "-f", "-", "--from", str(EXAMPLES), "-p", "p.yaml", stdin=JOB)
+    assert (ran.code, ran.err) == (2, [f"Error: p.yaml:2: {said}"])
+
+
+def test_tests_and_exceptions_of_others_may_stand_beside_policies(run: Run) -> None:
+    Path("p").mkdir()
+    Path("p/a_test.yaml").write_text("apiVersion: stationmaster.dev/v1alpha1\nkind: PolicyTest\n")
+    Path("p/b.yaml").write_text("apiVersion: kyverno.io/v2\nkind: PolicyException\n")
+    assert admit(run, "-p", "p") == 0
+
+
 def test_serve_takes_policies_beside_a_folder_only(run: Run) -> None:
     ran = run("serve", "--in-cluster", "-p", "small.yaml")
     assert ran.code == 2

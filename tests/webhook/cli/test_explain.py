@@ -224,6 +224,32 @@ def test_without_policies_that_is_said(run: Run) -> None:
     )
 
 
+@pytest.mark.usefixtures("folder")
+def test_an_exception_that_cannot_be_read_is_not_passed_over(run: Run) -> None:
+    """Else it looks as if nobody had written it."""
+    for namespace in ("team", "other"):
+        Path(f"cluster/{namespace}.yaml").write_text(
+            "apiVersion: stationmaster.dev/v1alpha1\nkind: PolicyException\n"
+            f"metadata: {{name: more, namespace: {namespace}}}\n"
+            "spec: {policies: [{name: rules}], expiresAt: '2027-01-01T00:00:00Z', owner: o, reason: on}\n"
+        )
+    ran = run(*EXPLAIN, *POLICIES, stdin=OF_TORCH)
+    assert ran.out.endswith(
+        '"a"\n\n'
+        "PolicyException team/more: cannot be read, and loosens nothing\n"
+        "  not Ready: spec.reason: Invalid value: true: must be a string\n"
+    )
+    ran = run(*EXPLAIN, "-p", "rules.yaml", "-o", "json", stdin=OF_TORCH)
+    assert json.loads(ran.out)["unread"] == [
+        {
+            "kind": "PolicyException",
+            "name": "more",
+            "namespace": "team",
+            "notReady": ["spec.reason: Invalid value: true: must be a string"],
+        }
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,6 +156,35 @@ def test_what_cannot_be_judged(run: Run, text: str, said: str) -> None:
     ran = run("lint", "p")
     assert ran.code == 2
     assert ran.err[0].startswith(said)
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(a=SOUND, b=BROKEN)
+
+    def opened(path: Path, *said: Any, **named: Any) -> Any:
+        if path.name == "a.yaml":
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, *said, **named)
+
+    open_file = Path.open
+    monkeypatch.setattr(Path, "open", opened)
+    ran = run("lint", "p")
+    assert (ran.code, ran.err) == (2, ["Error: p/a.yaml: Permission denied"])
+    assert "spec.macth" in ran.out
+
+
+def test_a_pipe_is_read_once(run: Run) -> None:
+    """``stationmaster lint <(kustomize build)``; the line of a mistake cannot be shown."""
+    read, write = os.pipe()
+    os.write(write, BROKEN.encode())
+    os.close(write)
+    ran = run("lint", f"/dev/fd/{read}")
+    os.close(read)
+    assert ran.code == 1
+    assert ran.out.splitlines()[0].startswith(f"/dev/fd/{read}:6: error: spec.macth")
+    assert "macth: {}" not in ran.out
 
 
 def test_a_kind_of_our_group_that_does_not_exist(run: Run) -> None:

@@ -182,6 +182,37 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (ran.returncode, ran.stderr) == (141, "")
 
 
+def test_a_full_disk_is_said_in_a_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        for command in ("library", "test"):  # the latter writes as it goes
+            ran = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "webhook.cli",
+                    command,
+                    *(["examples"] * (command == "test")),
+                ],
+                cwd=ROOT,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert (ran.returncode, ran.stderr) == (
+                2,
+                "Error: standard output: No space left on device\n",
+            )
+
+
+def test_a_closed_stdout_takes_nothing_and_is_no_error() -> None:
+    command = f"exec {sys.executable} -m webhook.cli library >&-"
+    ran = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_help_imports_nothing_of_weight() -> None:
     ran = python(
         "-X", "importtime", "-c", "from webhook.cli import main; raise SystemExit(main(['--help']))"

@@ -52,6 +52,18 @@ def test_those_of_packages_are_listed_too_and_what_cannot_be_used_says_why(run: 
     assert "outside 2.0" in mine
 
 
+def test_an_interpreter_that_is_none_is_warned_of(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", "/nowhere/python")
+    ran = run("options")
+    assert ran.code == 0
+    assert ran.err == [
+        "Warning: STATIONMASTER_OPTIONS_PYTHON names /nowhere/python, which cannot be asked: "
+        "No such file or directory"
+    ]
+
+
 @pytest.mark.usefixtures("package")
 def test_programs_get_json(run: Run) -> None:
     found = json.loads(run("options", "-o", "json").out)

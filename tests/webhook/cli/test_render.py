@@ -92,6 +92,20 @@ def test_rows_stay_whole_in_a_pipe_and_fold_on_a_terminal(monkeypatch: pytest.Mo
     assert max(map(len, lines)) <= 80
 
 
+def test_names_stay_whole_on_a_terminal_where_words_beside_them_can_give_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = ("validations.no-host-network", "no case breaks it")
+    assert tables.table(("RULE", "MISSING"), [row]) == (
+        "RULE                          MISSING\n"
+        "validations.no-host-network   no case\n"
+        "                              breaks it\n"
+    )
+
+
 def test_only_train_jobs_are_rendered(run: Run, engine: Engine) -> None:
     engine.on_render = lambda _d, _a: built("JobSet")
     runtime = job().replace("TrainJob", "TrainingRuntime")

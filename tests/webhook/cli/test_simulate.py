@@ -139,6 +139,7 @@ def test_a_runtime_is_tried(run: Run) -> None:
     put("runtime.yaml", make_runtime().torch().nodes(2).node(node))
     ran = run("simulate", "--runtime", "runtime.yaml", "--from", "cluster")
     assert (ran.code, ran.err) == (1, [])
+    assert ran.out.startswith("RUNTIMES\nchanged (1): ClusterTrainingRuntime runtime\n\n")
     assert 'containers[node].image: "' in ran.out
     assert '-> "other:1"' in ran.out
     assert "Their pods: TrainJobs keep the runtime" in ran.out
@@ -146,6 +147,41 @@ def test_a_runtime_is_tried(run: Run) -> None:
         *("simulate", "--runtime", "runtime.yaml", "--from", "cluster", "--trainer-version", "2.1")
     )
     assert "suspended TrainJobs take the changed runtime" in older.out
+
+
+def test_a_runtime_that_is_not_stored_or_no_other_is_said(run: Run) -> None:
+    """A misspelt name would look like a change that harms nobody."""
+    node = container("node", image="other:1")
+    put("new.yaml", make_runtime("other").torch().node(node))
+    put("same.yaml", RUNTIME)
+    words = ("simulate", "--runtime", "new.yaml", "--runtime", "same.yaml", "--from", "cluster")
+    ran = run(*words)
+    assert (ran.code, ran.err) == (0, [])
+    assert ran.out.startswith(
+        "RUNTIMES\nnew (1): ClusterTrainingRuntime other\nthe same (1)\n\n2 TrainJobs judged"
+    )
+    assert json.loads(run(*words, "-o", "json").out)["runtimes"] == {
+        "new": ["ClusterTrainingRuntime other"],
+        "changed": [],
+        "gone": [],
+        "same": ["ClusterTrainingRuntime runtime"],
+    }
+
+
+def test_a_folder_without_policies(run: Run) -> None:
+    Path("new").mkdir()
+    words = ("simulate", "-p", "new", "--from", "cluster")
+    ran = run(*words)
+    assert (ran.code, ran.err) == (
+        0,
+        [
+            "Warning: no policies in new: this is what it would be like without any TrainJobPolicy",
+        ],
+    )
+    assert ran.out.startswith("POLICIES\ngone (1): TrainJobPolicy rules\n")
+    ran = run(*words, "--apply")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == ["Error: no policies in new: there is nothing to apply"]
 
 
 def test_one_namespace(run: Run) -> None:

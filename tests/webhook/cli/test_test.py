@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -166,6 +167,20 @@ def test_errors_that_were_not_wanted(run: Run) -> None:
     assert lines[6].startswith("- spec.trainer.numNodes: [rules/pods] ")
 
 
+def test_the_help_shows_a_whole_test(run: Run) -> None:
+    shown = run("test", "--help").out
+    sample = shown.partition("the shortest test there is:\n\n")[2].partition("\n\n")[0]
+    Path("t").mkdir()
+    Path("t/a_test.yaml").write_text(
+        textwrap.dedent(sample).replace("../cluster", str(EXAMPLES)).replace("my-policy", "team")
+    )
+    Path("t/team.yaml").write_text(
+        POLICY.partition("spec:")[0].replace("rules", "team")
+        + "spec: {limits: [{name: team, labels: {require: [team]}}]}\n"
+    )
+    assert run("test", "t").code == 0
+
+
 def test_only_the_cases_that_are_asked_for(run: Run) -> None:
     write(PASSING)
     assert run("test", "t", "-k", "SIX").out.splitlines()[1:] == [
@@ -209,6 +224,27 @@ def test_coverage_of_rules(run: Run) -> None:
     ]
 
 
+def test_coverage_of_no_rules_is_not_enough(run: Run) -> None:
+    """Else a folder that is misspelt in ``from`` passes."""
+    head = HEAD.replace("policies: [rules.yaml]\n", "")
+    write("- name: x\n  want: {allowed: true}\n", head=head)
+    assert run("test", "t", "--coverage").out.splitlines()[-2:] == [
+        "no rule is under test",
+        "1 case: 1 ok",
+    ]
+    assert run("test", "t", "--coverage-min", "0").code == 0
+    ran = run("test", "t", "--coverage-min", "80")
+    assert (ran.code, ran.err) == (
+        1,
+        ["Error: no rule is under test, and --coverage-min wants 80 % of them"],
+    )
+
+
+def test_names_of_cases_move_no_cursor(run: Run) -> None:
+    write('- name: "x\\e[2J"\n  want: {allowed: true}\n')
+    assert "  ok      x\\u001b[2J\n" in run("test", "t").out
+
+
 def test_results_as_junit(run: Run) -> None:
     write('- name: <a> & "b"\n  want: {allowed: true}\n- name: bad\n  want: {allowed: false}\n')
     assert run("test", "t", "--junit", "out.xml").code == 1
@@ -240,6 +276,15 @@ def test_mistakes_in_test_files_stand_with_file_and_line(run: Run) -> None:
         assert wanted in text
 
 
+def test_a_case_without_a_name_is_no_other_one_of_that_name(run: Run) -> None:
+    write("- want: {allowed: true}\n- want: {allowed: true}\n")
+    ran = run("test", "t")
+    assert [line.partition(": ")[2] for line in ran.err] == [
+        f"t/rules_test.yaml:{line}: cases[{i}].name: Required value: a case is known by its name"
+        for i, line in enumerate((10, 11))
+    ]
+
+
 def test_an_unsound_policy_under_test(run: Run) -> None:
     write(
         "- name: x\n  want: {allowed: true}\n",
@@ -251,6 +296,31 @@ def test_an_unsound_policy_under_test(run: Run) -> None:
         "Error: t/rules.yaml:1: TrainJobPolicy rules is not sound: spec.limits[0].nodes.mx: Forbidden: unknown "
         'field; did you mean "max"?; `stationmaster lint` says all'
     ]
+
+
+EXCEPTION = """apiVersion: stationmaster.dev/v1alpha1
+kind: PolicyException
+metadata: {name: big, namespace: team}
+spec: {policies: [{name: rules}], expires: "2027-01-01T00:00:00Z"}
+"""
+NO_EXPIRY = 'spec.expires: Forbidden: unknown field; did you mean "expiresAt"?'
+
+
+def test_an_unsound_exception_beside_a_policy_under_test(run: Run) -> None:
+    """Else the job is refused, and it looks as if the policy did not offer it."""
+    write("- name: x\n  want: {allowed: true}\n", policy=f"{POLICY}---\n{EXCEPTION}")
+    ran = run("test", "t")
+    assert ran.code == 2
+    [said] = ran.err
+    assert f"t/rules.yaml:18: PolicyException team/big is not sound: {NO_EXPIRY}" in said
+
+
+def test_unsound_exceptions_written_out_in_a_test(run: Run) -> None:
+    item = "\n".join(f"    {line}" for line in EXCEPTION.splitlines())
+    write(f"- name: x\n  objects:\n  -{item[3:]}\n  want: {{allowed: true}}\n")
+    ran = run("test", "t")
+    assert ran.code == 2
+    assert f"Error: t/rules_test.yaml:15: cases[0].objects[0].{NO_EXPIRY}" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -280,21 +350,80 @@ def test_jobs_of_files_and_trainers_of_other_versions(run: Run) -> None:
     assert run("test", "t").code == 0
 
 
-def test_watching_runs_again_once_a_change_has_settled() -> None:
-    states = iter(["a", "a", "b", "c", "c", "c"])
-    runs: list[int] = []
+def test_what_cannot_be_opened_is_said_and_hides_nothing_else(run: Run) -> None:
+    """A test that silently goes missing lets somebody's change through."""
+    write("- name: x\n  want: {allowed: true}\n")
+    Path("u").mkdir()
+    Path("u/gone_test.yaml").symlink_to("nowhere.yaml")
+    ran = run("test", "t", "u", "--junit", "r.xml")
+    assert (ran.code, ran.err) == (2, ["Error: u/gone_test.yaml: No such file or directory"])
+    assert ran.out.endswith("1 case: 1 ok\n")
+    [error] = ET.parse("r.xml").getroot().iter("error")
+    assert error.get("message") == "u/gone_test.yaml: No such file or directory"
 
-    def look() -> str:
+
+class Watched:
+    """What ``follow`` is given: states in turn until there is none, and runs that are counted."""
+
+    def __init__(self, *states: str) -> None:
+        self.runs = 0
+        self._states = iter(states)
+
+    def look(self) -> str:
         try:
-            return next(states)
+            return next(self._states)
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    def ran() -> int:
-        runs.append(1)
-        return len(runs)
+    def run(self) -> tuple[int, str]:
+        self.runs += 1
+        return self.runs, self.look()
 
+
+@pytest.mark.parametrize(
+    ("states", "runs"),
+    [
+        pytest.param("aaa", 1, id="nothing changes"),
+        pytest.param("aabcccc", 2, id="once a change has settled"),
+        pytest.param("abbc", 2, id="a change while it runs"),
+    ],
+)
+def test_watching_runs_again(states: str, runs: int) -> None:
+    watched = Watched(*states)
     slept: list[float] = []
-    assert follow(ran, look, slept.append) == 2
+    assert follow(watched.run, watched.look, slept.append) == runs
     assert slept
-    assert len(runs) == 2
+    assert watched.runs == runs
+
+
+def test_what_the_tests_name_is_watched_too_and_nothing_that_has_not_changed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("policies").mkdir()
+    write(
+        "- name: x\n  want: {allowed: true}\n",
+        head=HEAD.replace("[rules.yaml]", "[../policies/rules.yaml]"),
+    )
+    Path("t/rules.yaml").rename("policies/rules.yaml")
+    rules = Path("policies/rules.yaml")
+    meanwhile = iter(
+        (
+            lambda: None,
+            lambda: rules.write_text(POLICY.replace("max: 4", "max: 1")),
+            lambda: None,
+            lambda: Path("t").rename("away"),
+            lambda: None,
+        )
+    )
+
+    def sleep(_seconds: float) -> None:
+        if (change := next(meanwhile, None)) is None:
+            raise KeyboardInterrupt
+        change()
+
+    monkeypatch.setattr("webhook.cli.test.time.sleep", sleep)
+    ended = run("test", "t", "--watch")
+    assert ended.out.count("1 case") == 2
+    assert ended.out.count("1 case: 1 ok") == 1
+    assert ended.err == ["Error: t: No such file or directory"]
+    assert ended.code == 2

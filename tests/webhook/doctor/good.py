@@ -119,6 +119,31 @@ def trial(message: str = REFUSAL, *, status: int = 422, namespace: str = "defaul
     )
 
 
+def policy(
+    name: str = "gpus",
+    *,
+    namespace: str = "",
+    why: tuple[str, str] | None = None,
+    conflict: str = "",
+    failure_policy: str = "Fail",
+    told: int = 1,
+    made: str = "2026-02-01T00:00:00Z",
+) -> Object:
+    """One that is Ready, or is not for a reason and a message; its status is about generation ``told`` of 1."""
+    metadata = {"name": name, "generation": 1, "creationTimestamp": made}
+    ready: Object = {"type": "Ready", "status": "True", "reason": "InForce", "message": ""}
+    if why is not None:
+        ready |= {"status": "False", "reason": why[0], "message": why[1]}
+    met: Object = {"type": "Conflict", "status": str(bool(conflict)), "message": conflict}
+    conditions = [{**each, "observedGeneration": told} for each in (ready, met)]
+    return {
+        "kind": names.NAMESPACED_POLICY if namespace else names.POLICY,
+        "metadata": {**metadata, "namespace": namespace} if namespace else metadata,
+        "spec": {"failurePolicy": failure_policy},
+        "status": {"conditions": conditions if told else []},
+    }
+
+
 def good() -> Facts:
     pair = leaf(SIGNER)
     return Facts(
@@ -134,6 +159,7 @@ def good() -> Facts:
         mode=None,
         secret={stored.CA: pem(SIGNER), stored.LEAF: pair.certificate},
         trial=trial(),
+        policies=[policy(), policy("team", namespace="team-vision")],
         rights=dict.fromkeys(reading.needs(NAMESPACE, "self-managed"), True),
     )
 

@@ -113,6 +113,10 @@ def also(configuration: g.Object) -> Facts:
     return replace(facts, mutating=[configuration, *facts.mutating])
 
 
+def with_policies(*policies: g.Object) -> Callable[[], Facts]:
+    return changed(policies=policies)
+
+
 def leaving(pod: g.Object) -> g.Object:
     return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": g.RENEWED}}
 
@@ -333,6 +337,80 @@ CASES = {
     "the TrainJob of a PodGroup may not be read": Case(
         given=lambda: denied_one(g.with_pod_groups(), "get trainjobs.trainer.kubeflow.org"),
         want=[("rbac", "fail", "may not: get trainjobs.trainer.kubeflow.org")],
+    ),
+    # policies
+    "there are none": Case(given=changed(policies=[]), want=()),
+    "a policy does not compile": Case(
+        given=with_policies(g.policy(), g.policy("typo", why=("NotCompiled", "no field x"))),
+        want=[
+            (
+                "policies",
+                "fail",
+                "TrainJobPolicy typo is not Ready, NotCompiled: no field x; each TrainJob that it is"
+                " about hears of it as its actions say (failurePolicy Fail)",
+            )
+        ],
+    ),
+    "one of a team is passed by": Case(
+        given=with_policies(
+            g.policy("b", namespace="a", why=("Invalid", "no"), failure_policy="Ignore")
+        ),
+        want=[
+            (
+                "policies",
+                "warn",
+                "NamespacedTrainJobPolicy a/b is not Ready, Invalid: no; TrainJobs pass it by"
+                " (failurePolicy Ignore)",
+            )
+        ],
+    ),
+    "what refuses is said before what is passed by": Case(
+        given=with_policies(
+            g.policy("a", why=("Invalid", "no"), failure_policy="Ignore"),
+            g.policy("c", why=("Conflict", "of the same priority")),
+            g.policy("b", why=("Quarantined", "twice")),
+        ),
+        want=[
+            ("policies", "fail", "TrainJobPolicy b is not Ready, Quarantined: twice"),
+            ("policies", "fail", "TrainJobPolicy c is not Ready, Conflict: of the same priority"),
+            ("policies", "warn", "TrainJobPolicy a is not Ready, Invalid: no"),
+        ],
+    ),
+    "two policies met": Case(
+        given=with_policies(g.policy(conflict="at metadata.labels[a]")),
+        want=[
+            (
+                "policies",
+                "warn",
+                "TrainJobPolicy gpus has met another policy, and neither value was written: at"
+                " metadata.labels[a]",
+            )
+        ],
+    ),
+    "nobody writes conditions": Case(
+        given=with_policies(g.policy(told=0)),
+        want=[("policies", "warn", "TrainJobPolicy gpus: nobody has said yet whether it is Ready")],
+    ),
+    "a policy was just created": Case(
+        given=with_policies(g.policy(told=0, made="2026-03-01T11:59:30Z")), want=()
+    ),
+    "a policy has changed since its conditions were written": Case(
+        given=with_policies(g.policy(told=-1, why=("Invalid", "no longer true"))),
+        want=[("policies", "warn", "is Ready: its status is about an older text")],
+    ),
+    "many are not Ready": Case(
+        given=with_policies(*(g.policy(f"p-{i:02}", why=("Invalid", "no")) for i in range(12))),
+        want=[
+            *(("policies", "fail", f"TrainJobPolicy p-{i:02} is not Ready") for i in range(10)),
+            ("policies", "fail", "and 2 more"),
+        ],
+    ),
+    "the kinds of policies are not installed": Case(
+        given=changed(policies=None),
+        want=[("policies", "warn", "TrainJobPolicy or NamespacedTrainJobPolicy is not a kind of")],
+    ),
+    "policies may not be read": Case(
+        given=changed(policies=UNREAD), want=[("policies", "warn", "things: 403 Forbidden: no")]
     ),
     # rbac
     "a right is missing": Case(
@@ -562,6 +640,7 @@ def test_of_a_good_installation_each_check_says_one_thing() -> None:
             ("deployment", "2 of 2 replicas are Ready"),
             ("versions", "all replicas run stationmaster:0.1.0"),
             ("podgroups", "left as the Trainer makes them, which is the default"),
+            ("policies", "2 of 2 are Ready"),
             ("rbac", "our service account may do all that it needs"),
             ("lease", "held by stationmaster-0_ab"),
             ("certificate", "valid until 2026-03-31, and trusted by every entry"),
@@ -644,3 +723,21 @@ def chain() -> tuple[bytes, bytes, bytes]:
     )
     pem = signed.public_bytes(serialization.Encoding.PEM)
     return root.pem, pem, g.leaf(between).certificate
+
+
+REASONS = {
+    "NotCompiled": "stationmaster lint FILE says all",
+    "Invalid": "stationmaster lint FILE says all",
+    "Conflict": "another priority",
+    "Quarantined": "stays out until they change",
+    "FromTheFuture": "kubectl --namespace a get namespacedtrainjobpolicy b --output yaml",
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_to_do_about_a_policy(reason: str) -> None:
+    facts = with_policies(g.policy("b", namespace="a", why=(reason, "no")))()
+
+    (found,) = [each for each in examine(facts) if each.level != "ok"]
+
+    assert REASONS[reason] in found.remedy

@@ -18,6 +18,7 @@ from webhook.kube.client import ApiError, Query, Tried, Unreachable
 
 HERE = f"namespaces/{g.NAMESPACE}"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = "/apis/stationmaster.dev/v1alpha1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -33,6 +34,13 @@ def stored_in(facts: Any) -> Iterator[tuple[str, Any]]:
     yield f"/api/v1/{HERE}/pods", {"items": facts.pods}
     yield f"/apis/coordination.k8s.io/v1/{HERE}/leases/stationmaster", facts.lease
     yield f"/api/v1/{HERE}/secrets/stationmaster-certs", {"data": data}
+    for plural in ("trainjobpolicies", "namespacedtrainjobpolicies"):
+        items = [
+            {key: value for key, value in each.items() if key != "kind"}
+            for each in facts.policies
+            if plural == f"{each['kind'].lower()[:-1]}ies"
+        ]
+        yield f"{POLICIES}/{plural}", {"items": items}
     labels = {"kubernetes.io/metadata.name": "team", "a": "b"}
     yield "/api/v1/namespaces/team", {"metadata": {"labels": labels}}
 
@@ -203,6 +211,10 @@ CLOSED = {
         "secret",
         f"may get secrets stationmaster-certs in {g.NAMESPACE}",
     ),
+    f"{POLICIES}/namespacedtrainjobpolicies": (
+        "policies",
+        "may list namespacedtrainjobpolicies",
+    ),
     REVIEWS: ("rights", "may create subjectaccessreviews"),
 }
 
@@ -216,8 +228,15 @@ async def test_what_may_not_be_read_says_which_right_is_missing(path: str) -> No
     found = getattr(facts, name)
     assert isinstance(found, Unread)
     assert (found.why, found.needs) == ("403 Forbidden", needed)
-    others = {"crd", "deployment", "pods", "lease", "mode", "secret", "rights"} - {name}
+    others = {"crd", "deployment", "pods", "lease", "mode", "secret", "rights", "policies"} - {name}
     assert not [each for each in others if isinstance(getattr(facts, each), Unread)]
+
+
+async def test_policies_of_which_there_is_no_kind_are_none() -> None:
+    server = Server()
+    del server.objects[f"{POLICIES}/namespacedtrainjobpolicies"]
+
+    assert (await seen(server)).policies is None
 
 
 async def test_a_namespace_that_may_not_be_read_is_known_by_its_name() -> None:

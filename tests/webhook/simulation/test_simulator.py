@@ -27,7 +27,7 @@ from webhook import offline
 from webhook.asked import Asked
 from webhook.simulation import replacing
 from webhook.simulation.asked import as_asked
-from webhook.simulation.compare import Difference
+from webhook.simulation.compare import Difference, compare_pods
 from webhook.simulation.simulator import Row, Simulator, Tally
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -159,6 +159,30 @@ def test_a_fault_that_is_passed_over_is_told() -> None:
     assert row.created_again[0].text.startswith("fault: x: ")
 
 
+def test_an_item_is_told_by_its_fields_and_by_its_name_only_where_that_is_all() -> None:
+    """Several policies write the names of what they all write into: a row of its own would say nothing."""
+    then = {
+        "jobs[node].name": "node",
+        "jobs[node].containers[a].name": "a",
+        "jobs[node].containers[b].name": "b",
+        "jobs[node].containers[b].image": "x",
+        "patches[p].manager": "p",
+        "patches[p].time": "t",
+        "name": "n",
+        "metadata.labels.name": "l",
+    }
+    assert [found.path for found in compare_pods({}, then, "torch")] == [
+        "jobs[node].containers[a].name",
+        "jobs[node].containers[b].image",
+        "patches[p].time",
+        "name",
+        "metadata.labels.name",
+    ]
+    assert [found.path for found in compare_pods(then, {}, "torch")] == [
+        found.path for found in compare_pods({}, then, "torch")
+    ]
+
+
 def test_fields_that_policies_write_by_path_and_policy() -> None:
     now = [policy("a", defaults={"labels": {"team": "old", "ring": "one"}})]
     then = [
@@ -169,7 +193,6 @@ def test_fields_that_policies_write_by_path_and_policy() -> None:
     row = simulate(stored(make_train_job(), now), now, then)
 
     assert [(*t, d.before, d.after) for t, d in zip(told(row.created_again), row.created_again, strict=True)] == [
-        ("newly changed", "b", "spec.trainer.env[A].name", None, "A"),
         ("newly changed", "b", "spec.trainer.env[A].value", None, "1"),
         ("changed otherwise", "a", "metadata.labels.team", "old", "new"),
         ("no longer changed", "a", "metadata.labels.ring", "one", None),
