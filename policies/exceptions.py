@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from plugins.framework.api.admission import UserInfo
     from policies.document import ExceptionTarget, Key, Policy, PolicyException
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """The job, as far as exceptions ask."""

@@ -124,7 +124,9 @@ def example(one: Described) -> dict[str, Any]:
     _, errors = read(mode, one.section, Path())
     if errors:
         text = "; ".join(map(str, errors))
-        raise ConfigError(f"option {one.name} of {one.package} declares no example that is right: {text}")
+        raise ConfigError(
+            f"option {one.name} of {one.package} declares no example that is right: {text}"
+        )
     name = re.sub("[^a-z0-9]+", "-", one.name.lower()).strip("-")
     return {
         "apiVersion": API_VERSION,

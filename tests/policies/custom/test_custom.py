@@ -264,6 +264,24 @@ def test_what_an_option_does_to_its_arguments_goes_nowhere(hostile: Callable[...
     assert at(outcome, "metadata", "name") == job.obj["metadata"]["name"]
 
 
+def test_an_option_that_says_otherwise_each_time_is_refused_with_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+import itertools
+counted = itertools.count()
+def option(job_spec, trainer, backend):
+    job_spec["metadata"] = {"labels": {"run": str(next(counted))}}
+OTHERWISE = CustomOption(name="otherwise", make=lambda: option)
+"""
+    publish(monkeypatch, tmp_path / "site", source, "otherwise")
+    [error] = refusals(admit(make_train_job(), use("otherwise")))
+    assert error == (
+        "[otherwise] Forbidden: what policies write still changes in round 4: a value changes what matches, and that "
+        "the value, or an option gives another value each time; these write: otherwise"
+    )
+
+
 def test_two_policies_that_each_add_labels_both_survive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

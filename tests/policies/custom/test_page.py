@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from policies.custom import catalogue
 from tests.builders import make_train_job
 from tests.policies.custom.packages import register
 from tests.policies.test_engine import admit, at, refusals
 from tests.policies.test_pages import PAGES, blocks, documents
+
+if TYPE_CHECKING:
+    import pytest
 
 FILES = blocks("file", PAGES["custom-options.md"])
 MODULE = "my_options/__init__.py"
