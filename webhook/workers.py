@@ -442,8 +442,12 @@ class Pool:
         return None
 
     def _is_held(self, policy: str) -> bool:
-        """Whether it could take the last worker from the others, for as long as a new one imports what it must."""
-        return self._starting > 0 and policy in self._strikes
+        """Whether it could take the last worker from the others, for as long as a new one imports what it must.
+
+        Not what is quarantined: that is refused, and takes no worker.
+        """
+        strikes = self._strikes.get(policy)
+        return self._starting > 0 and strikes is not None and strikes.kills < MOST_KILLS
 
     async def _serve(self) -> None:
         """One worker after another, for as long as the pool is open."""

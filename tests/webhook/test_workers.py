@@ -222,6 +222,24 @@ async def test_what_was_killed_waits_until_all_workers_are_there_again() -> None
         await pool.close()
 
 
+async def test_what_waits_when_its_policy_is_quarantined_is_refused_at_once() -> None:
+    fakes = Fakes(hanging_on("hang"))
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def start() -> Worker:
+        if len(fakes.started) == 3:
+            await never
+        return await fakes()
+
+    pool = Pool(start=start, most_seconds=0.01)
+    try:
+        await ask(pool, question("bad", "'hang'"))
+        first, second = await ask(pool, question("bad", "'hang'"), question("bad", "'hang'"))
+        assert [first["0"].reason, second["0"].reason] == ["timeout", "quarantined"]
+    finally:
+        await pool.close()
+
+
 async def test_kills_of_a_policy_that_is_gone_are_forgotten() -> None:
     async with pooled(Fakes(hanging_on("hang")), most_seconds=0.01) as (pool, _):
         bad = question("bad", "'hang'")
