@@ -84,8 +84,7 @@ def interpreter() -> str:
 
 def installed() -> dict[str, Installed]:
     """All of them, by name. Raises ConfigError where the interpreter that is named for them does not answer."""
-    python = interpreter()
-    rows = loading.listed(loading.points()) if python == sys.executable else _listed(python)
+    rows = _listed(interpreter(), _paths())
     return {name: Installed(name, value, package) for name, value, package in rows}
 
 
@@ -140,7 +139,11 @@ def _paths() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _listed(python: str) -> list[list[str]]:
+def _listed(python: str, paths: tuple[str, ...]) -> list[list[str]]:
+    """Kept: it is asked for each option of each policy, and looks through all packages."""
+    del paths  # what it is kept by
+    if python == sys.executable:
+        return loading.listed(loading.points())
     try:
         answer = _asked("list")
     except _Unanswered as error:

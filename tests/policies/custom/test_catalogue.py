@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import venv
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 import policies
 from plugins.framework.errors import ConfigError
-from policies.custom import catalogue
+from policies.custom import catalogue, loading
+from policies.reading import read
+from tests.builders import make_train_job
 from tests.policies.custom.packages import install, publish
+from tests.policies.test_engine import admit, at, policy, refusals
 
 OPTION = "ONE = CustomOption(name='one', make=print)\nTWO = CustomOption(name='two', make=print)\n"
 
@@ -29,6 +33,33 @@ def test_options_are_found_in_the_interpreter_that_is_named(another: Path) -> No
     install(another, OPTION, {"one": "ONE"})
     [one] = catalogue.all_declared()
     assert (one.name, one.installed.package, one.problem) == ("one", "outside 2.0", "")
+
+
+def test_options_are_called_by_an_interpreter_that_has_nothing_else(another: Path) -> None:
+    """What loads and calls them needs the standard library alone."""
+    source = "ONE = CustomOption(name='one', make=lambda: lambda job_spec, *_: job_spec.update(\n"
+    source += "    metadata={'labels': {'of': str(__import__('sys').prefix)[-5:]}}))\n"
+    install(another, source, {"one": "ONE"})
+    outcome = admit(make_train_job(), policy("p", overrides={"options": [{"name": "one"}]}))
+    assert refusals(outcome) == []
+    assert at(outcome, "metadata", "labels") == {"of": "other"}
+
+
+def test_packages_are_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred policies with options are read in a row, and nobody is answered meanwhile."""
+    publish(monkeypatch, tmp_path / "site", OPTION, "one", "two")
+    looked: list[list[EntryPoint]] = []
+    points = loading.points
+
+    def looking() -> list[EntryPoint]:
+        looked.append(points())
+        return looked[-1]
+
+    monkeypatch.setattr(loading, "points", looking)
+    document = policy("p", overrides={"options": [{"name": "one"}, {"name": "two"}]})
+    for _ in range(3):
+        assert read(document).errors == []
+    assert len(looked) == 1
 
 
 def test_what_is_installed_beside_the_server_is_not_for_another_interpreter(
