@@ -1,1 +1,1 @@
-"""The platform's rules over resolved TrainJobs: nothing yet; TrainJobPolicy documents will be read here."""
+"""The platform's rules over resolved TrainJobs: TrainJobPolicy documents, CEL, options, exceptions, reports."""

@@ -21,6 +21,7 @@ from policies import globs
 from policies.globs import GlobError
 from policies.grants import Grant
 from policies.matching import Creator, Labels, selector_misses, subjects_miss
+from policies.naming import SUFFIX, prefix_of
 from policies.record import Record
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
     from plugins.framework.api.admission import UserInfo
     from policies.document import ExceptionTarget, Key, Policy, PolicyException
-
-SUFFIX: Final = 5
-"""Characters that the API server puts behind ``generateName``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +102,10 @@ def names_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     At admission a job with ``generateName`` has no name yet; it will be the prefix and five characters. (Both texts are
     the user's choice, so nothing is proved by either.)
     """
-    name = values.text(metadata.get("name"))
-    prefix = values.text(metadata.get("generateName"))
-    if not name:
-        return (prefix, prefix + "0" * SUFFIX) if prefix else ()
-    if prefix and name.startswith(prefix) and len(name) == len(prefix) + SUFFIX:
-        return (name, prefix)
-    return (name,)
+    name, prefix = values.text(metadata.get("name")), prefix_of(metadata)
+    if not prefix:
+        return (name,) if name else ()
+    return (name, prefix) if name else (prefix, prefix + "0" * SUFFIX)
 
 
 def requests_it(exception: PolicyException, creator: Creator) -> bool:

@@ -246,10 +246,13 @@ class PlatformPolicy(
             writers = {**run.wrote_before, **run.writers}
             others = ", ".join(map(str, sorted(writers)))
             for _, matched in sorted(writers.items()):
+                policy = matched.policy
+                calls = any(one.reads_job for one in (*policy.defaults, *policy.overrides))
+                or_else = ", or an option gives another value each time" if calls else ""
                 run.fail(
                     matched,
                     f"what policies write still changes in round {MOST_ROUNDS}: a value changes what matches, and that "
-                    f"the value; these write: {others}",
+                    f"the value{or_else}; these write: {others}",
                 )
 
     @staticmethod

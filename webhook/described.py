@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 from plugins.framework.api import names
+from plugins.framework.errors import ConfigError
+from plugins.framework.field import Path
 from policies.custom import catalogue
 from policies.custom.declaration import ENTRY
 from policies.document import API_VERSION
-from policies.options import OPTIONS, Custom, Option
+from policies.options import OPTIONS, Custom, Option, read
 from policies.options.base import AS_IS, REFUSED
 from policies.writes import Mode
 
@@ -116,10 +119,18 @@ def _outside(one: catalogue.Declared) -> Described:
 
 
 def example(one: Described) -> dict[str, Any]:
-    """A whole policy that uses it."""
+    """A whole policy that uses it. Raises ConfigError where a package declares no arguments that would do."""
+    mode = one.modes[0]
+    _, errors = read(mode, one.section, Path())
+    if errors:
+        text = "; ".join(map(str, errors))
+        raise ConfigError(
+            f"option {one.name} of {one.package} declares no example that is right: {text}"
+        )
+    name = re.sub("[^a-z0-9]+", "-", one.name.lower()).strip("-")
     return {
         "apiVersion": API_VERSION,
         "kind": names.POLICY,
-        "metadata": {"name": f"example-{one.name.lower().replace('_', '-').replace('.', '-')}"},
-        "spec": {one.modes[0]: one.section},
+        "metadata": {"name": f"example-{name}"},
+        "spec": {mode: one.section},
     }

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from policies.cel import Answers
 from policies.custom import catalogue
 from policies.custom.protocol import OptionQuestion
 from webhook.workers import MOST_SECONDS, Event, Pool, ProcessWorker
+
+IMPORT_SECONDS: Final = 6 * catalogue.LOAD_SECONDS
+"""For a worker of options to be ready: it imports one package after another, each of which may take its time."""
 
 
 def _ignore(_event: Event) -> None:
@@ -35,7 +38,7 @@ class Evaluation:
         ``most_seconds`` is what one question may take before its worker is killed.
         """
         self.expressions = Pool(on_event=on_event, most_seconds=most_seconds)
-        start = partial(ProcessWorker.start, options_command)
+        start = partial(ProcessWorker.start, options_command, IMPORT_SECONDS)
         self.options = Pool(on_event=on_event, start=start, most_seconds=most_seconds)
 
     @property

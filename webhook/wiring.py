@@ -233,6 +233,7 @@ class Service:
         )
         health = Health(recorder, ready=self._ready(), alive=self._alive())
         self._health = server.PlainServer(health.handle)
+        self._is_started = False
         self._stopping = asyncio.Event()
         self._ended: list[str] = []
         self._drain_seconds = options.drain_seconds
@@ -251,6 +252,7 @@ class Service:
         return {
             **self._origin.checks(),
             "certificate": self._trust.problem,
+            "started": lambda: None if self._is_started else "options are being imported",
             "leaving": lambda: "leaving" if self._stopping.is_set() else None,
         }
 
@@ -265,6 +267,7 @@ class Service:
         await self._health.start(health_sockets)
         await self._start_options()
         self._webhook.start(webhook_sockets)
+        self._is_started = True
         self._recorder.watch(
             in_flight=lambda: self._admission.in_flight,
             connections=lambda: self._webhook.open_connections,
@@ -288,8 +291,6 @@ class Service:
         """Have workers import the custom options now: it takes seconds, which no request should wait for."""
         if any(option.is_usable for option in self._custom):
             await self._workers.options.ready()
-        if why := catalogue.problem():
-            self._logger.warning("options cannot be found", problem=why)
         for option in self._custom:
             if option.problem:
                 self._logger.warning(

@@ -9,13 +9,16 @@ does not answer in time is killed and another started. ::
     await pool.close()
 
 A policy is served in turn with the others, on all workers but one at a time at most, so that one that hangs keeps
-nobody waiting; after two kills it is quarantined until its digest changes.
+nobody waiting; once a worker was killed for it, it waits until all are there again; after two kills it is quarantined
+until its digest changes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 import time
 from abc import abstractmethod
@@ -124,7 +127,9 @@ class ProcessWorker(Worker):
 
     @classmethod
     async def start(
-        cls, command: Callable[[], Sequence[str]] = expressions_command
+        cls,
+        command: Callable[[], Sequence[str]] = expressions_command,
+        seconds: float = START_SECONDS,
     ) -> ProcessWorker:
         """Start one, and wait until it is ready. Raises WorkerDied."""
         process = await _spawned(command())
@@ -132,7 +137,7 @@ class ProcessWorker(Worker):
             raise WorkerDied("no worker could be started: it has no pipes")
         worker = cls(process, process.stdout, process.stdin)
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(seconds):
                 await worker._receive()
         except BaseException as error:
             await worker.kill()
@@ -156,9 +161,10 @@ class ProcessWorker(Worker):
         return await self._receive()
 
     async def kill(self) -> None:
-        """End it at once, and wait until it is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """End it at once with whatever it has started, and wait until it is gone."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         # Closes the pipes; without it the transport complains when it is collected.
         self._sink.close()
@@ -184,6 +190,8 @@ async def _spawned(command: Sequence[str]) -> asyncio.subprocess.Process:
             stderr=asyncio.subprocess.DEVNULL,
             # Nothing of ours: no token, no proxy, no path of libraries.
             env={},
+            # A group of its own, so that what an option has started ends with it.
+            start_new_session=True,
         )
     )
     try:
@@ -215,9 +223,10 @@ class _Job:
 
 @dataclass(slots=True)
 class _Queue:
-    """Jobs by policy, taken in turn; a policy has at most ``most`` of them under way."""
+    """Jobs by policy, taken in turn; a policy has at most ``most`` of them under way, and none while it is ``held``."""
 
     most: int
+    held: Callable[[str], bool]
     waiting: OrderedDict[str, deque[_Job]] = field(default_factory=OrderedDict)
     running: dict[str, int] = field(default_factory=dict)
     size: int = 0
@@ -243,6 +252,11 @@ class _Queue:
                 del self.running[policy]
             self._changed.notify()
 
+    async def look_again(self) -> None:
+        """Somebody may no longer be held."""
+        async with self._changed:
+            self._changed.notify_all()
+
     def take_all(self) -> Iterable[_Job]:
         jobs = [job for queue in self.waiting.values() for job in queue]
         self.waiting.clear()
@@ -258,7 +272,7 @@ class _Queue:
                 self.size -= 1
             if not queue:
                 del self.waiting[policy]
-            elif self.running.get(policy, 0) < self.most:
+            elif self.running.get(policy, 0) < self.most and not self.held(policy):
                 job = queue.popleft()
                 self.size -= 1
                 # To the end: the others come first now.
@@ -299,7 +313,8 @@ class Pool:
         self._start = start
         self._on_event = on_event
         self._strikes: dict[str, _Strikes] = {}
-        self._queue = _Queue(most=size - 1)
+        self._starting = 0
+        self._queue = _Queue(most=size - 1, held=self._is_held)
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
         self._one_is_up = asyncio.Event()
@@ -426,6 +441,14 @@ class Pool:
             )
         return None
 
+    def _is_held(self, policy: str) -> bool:
+        """Whether it could take the last worker from the others, for as long as a new one imports what it must.
+
+        Not what is quarantined: that is refused, and takes no worker.
+        """
+        strikes = self._strikes.get(policy)
+        return self._starting > 0 and strikes is not None and strikes.kills < MOST_KILLS
+
     async def _serve(self) -> None:
         """One worker after another, for as long as the pool is open."""
         worker: Worker | None = None
@@ -460,10 +483,14 @@ class Pool:
             if worker.is_alive:
                 return worker
             await worker.kill()
+        self._starting += 1
         try:
             started = await self._start()
         except WorkerDied:
             return None
+        finally:
+            self._starting -= 1
+            await self._queue.look_again()
         self._on_event(Event("started"))
         return started
 

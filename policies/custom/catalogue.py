@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import policies
 from plugins.framework import lines
+from plugins.framework.errors import ConfigError
 from plugins.framework.schema.node import Node
 from policies.custom import loading
 from policies.custom.arguments import BadSchema, node_of
@@ -30,11 +31,11 @@ from policies.writes import Mode
 
 VARIABLE: Final = "STATIONMASTER_OPTIONS_PYTHON"
 LOAD_SECONDS: Final = 20.0
-"""For one option's import, beside others': three times what the SDK takes, within the minute of our startup probe."""
+"""For the import of one module, beside others': three times what the SDK takes, within the minute of our startup probe."""
 KUBERNETES: Final = "Kubernetes"
 MODES: Final[tuple[Mode, ...]] = ("defaults", "overrides")
 
-_ROOT: Final = str(Path(policies.__file__).resolve().parent.parent)
+_OURS: Final = str(Path(policies.__file__).resolve())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Installed:
     name: str
     value: str
     package: str
+
+    @property
+    def module(self) -> str:
+        """What is imported for it."""
+        return self.value.partition(":")[0].strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,39 +83,46 @@ def interpreter() -> str:
 
 
 def installed() -> dict[str, Installed]:
-    """All of them, by name."""
-    python = interpreter()
-    rows = loading.listed(loading.points()) if python == sys.executable else _listed(python)[0]
+    """All of them, by name. Raises ConfigError where the interpreter that is named for them does not answer."""
+    rows = _listed(interpreter(), _paths())
     return {name: Installed(name, value, package) for name, value, package in rows}
-
-
-def problem() -> str:
-    """Why nobody knows which are installed: the interpreter that is named is none; "" where that is known."""
-    python = interpreter()
-    why = "" if python == sys.executable else _listed(python)[1]
-    return f"{VARIABLE} names {python}, which {why}" if why else ""
 
 
 def declared(name: str) -> Declared | None:
     """What an option declares; None where none of that name is installed."""
-    found = installed().get(name)
-    return None if found is None else _declared(found, interpreter(), _paths())
+    there = installed()
+    if name not in there:
+        return None
+    beside = _beside(there.values())[there[name].module]
+    return _declared(beside, interpreter(), _paths())[name]
 
 
 def all_declared() -> list[Declared]:
-    """All of them, imported beside each other; kept, so that nothing waits for an import later."""
-    found = list(installed().values())
+    """All of them, imported beside each other; kept, so that nothing waits for an import later. Raises ConfigError."""
+    there = installed()
+    modules = list(_beside(there.values()).values())
     python, paths = interpreter(), _paths()
-    if not found:
+    if not modules:
         return []
-    with ThreadPoolExecutor(max_workers=min(len(found), 8)) as threads:
-        return list(threads.map(lambda one: _declared(one, python, paths), found))
+    known: dict[str, Declared] = {}
+    with ThreadPoolExecutor(max_workers=min(len(modules), 16)) as threads:
+        for found in threads.map(lambda one: _declared(one, python, paths), modules):
+            known |= found
+    return [known[name] for name in there]
+
+
+def _beside(found: Iterable[Installed]) -> dict[str, tuple[Installed, ...]]:
+    """Those of one module together: it is imported once for all of them."""
+    out: dict[str, tuple[Installed, ...]] = {}
+    for one in found:
+        out[one.module] = (*out.get(one.module, ()), one)
+    return out
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """How a process of ours is started that has options: without the environment, and with the server's packages."""
+    """How a process of ours is started that has options: the server's packages are in its own interpreter only."""
     boot = loading.BOOT.format(module=module)
-    return [interpreter(), "-P", "-c", boot, _ROOT, json.dumps(_paths()), *arguments]
+    return [interpreter(), "-P", "-c", boot, _OURS, json.dumps(_paths()), *arguments]
 
 
 def worker_command() -> list[str]:
@@ -126,36 +139,54 @@ def _paths() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _listed(python: str) -> tuple[list[list[str]], str]:
-    """The rows, and what kept the interpreter from giving some."""
-    del python  # by it; the command asks the same
-    answer = _asked("list")
+def _listed(python: str, paths: tuple[str, ...]) -> list[list[str]]:
+    """Kept: it is asked for each option of each policy, and looks through all packages."""
+    del paths  # what it is kept by
+    if python == sys.executable:
+        return loading.listed(loading.points())
+    try:
+        answer = _asked("list")
+    except _Unanswered as error:
+        answer = str(error)
     if not isinstance(answer, list):
-        return [], str(answer)
-    rows = (row for row in answer if isinstance(row, list) and len(row) == 3)
-    return [[str(cell) for cell in row] for row in rows], ""
+        why = answer if isinstance(answer, str) else "it answers otherwise than Python"
+        raise ConfigError(
+            f"{VARIABLE} must name a Python of 3.11 or later, and {python} cannot be asked for options: {why}"
+        )
+    return [[str(cell) for cell in row] for row in answer]
 
 
 @lru_cache(maxsize=256)
-def _declared(found: Installed, python: str, paths: tuple[str, ...]) -> Declared:
+def _declared(
+    found: tuple[Installed, ...], python: str, paths: tuple[str, ...]
+) -> dict[str, Declared]:
     del python, paths  # what it is kept by
-    answer = _asked("describe", found.name)
-    if isinstance(answer, str):
-        return Declared(installed=found, problem=answer)
     try:
-        return _read(found, answer)
-    except (BadSchema, _BadDeclaration) as error:
-        return Declared(installed=found, problem=str(error))
+        answers = _asked("describe", *(one.name for one in found))
+    except _Unanswered as error:
+        problem = f"cannot be imported: {error}"
+        return {one.name: Declared(installed=one, problem=problem) for one in found}
+    return {one.name: _read(one, answers[one.name]) for one in found}
 
 
 class _BadDeclaration(ValueError):
     pass
 
 
-def _read(found: Installed, answer: Any) -> Declared:
-    if type(answer) is not dict or answer.get("problem"):
-        problem = answer.get("problem") if type(answer) is dict else "declares nothing"
-        return Declared(installed=found, problem=str(problem))
+class _Unanswered(Exception):
+    """A process of ``loading`` gave no answer; the text says why."""
+
+
+def _read(found: Installed, answer: dict[str, Any]) -> Declared:
+    if answer.get("problem"):
+        return Declared(installed=found, problem=str(answer["problem"]))
+    try:
+        return _taken(found, answer)
+    except (BadSchema, _BadDeclaration) as error:
+        return Declared(installed=found, problem=str(error))
+
+
+def _taken(found: Installed, answer: dict[str, Any]) -> Declared:
     schema = answer["args"]
     args = node_of(schema)
     if args.kind != "o":
@@ -181,7 +212,7 @@ def _read(found: Installed, answer: Any) -> Declared:
 
 
 def _asked(*arguments: str) -> Any:
-    """What a process of ``loading`` prints; a text says why it did not."""
+    """What a process of ``loading`` prints. Raises _Unanswered."""
     try:
         done = subprocess.run(  # noqa: S603  # our own interpreter and module
             command("policies.custom.loading", *arguments),
@@ -193,13 +224,9 @@ def _asked(*arguments: str) -> Any:
             check=False,
         )
         return json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        return f"{_cannot(arguments)}: takes longer than {LOAD_SECONDS:g} s"
+    except subprocess.TimeoutExpired as error:
+        raise _Unanswered(f"takes longer than {LOAD_SECONDS:g} s") from error
     except OSError as error:
-        return f"{_cannot(arguments)}: {error.strerror}"
-    except ValueError:
-        return f"{_cannot(arguments)}: it ended the process"
-
-
-def _cannot(arguments: Sequence[str]) -> str:
-    return "cannot be asked" if arguments == ("list",) else "cannot be imported"
+        raise _Unanswered(error.strerror or str(error)) from error
+    except ValueError as error:
+        raise _Unanswered("it ended the process") from error

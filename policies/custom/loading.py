@@ -1,7 +1,7 @@
 """Imports options of outside packages, in a process that may be killed. Standard library only.
 
-``python -c BOOT ROOT PATHS describe NAME`` prints what one option declares, or why it cannot be used; ``... list``
-prints which options are installed, without importing any.
+``python -c BOOT OURS PATHS describe NAME...`` prints what options declare, or why they cannot be used; ``... list``
+prints which are installed, without importing any.
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ from typing import Any, Final
 
 from policies.custom.declaration import GROUP, CustomOption
 
-BOOT: Final = (
-    "import json, sys; sys.path.extend(p for p in json.loads(sys.argv[2]) if p not in sys.path); "
-    "sys.path.append(sys.argv[1]); from {module} import main; main(*sys.argv[3:])"
-)
-"""Where we are comes last: what the other interpreter has of its own is used first."""
+BOOT: Final = """
+import importlib.util, json, sys
+sys.path.extend(path for path in json.loads(sys.argv[2]) if path not in sys.path)
+spec = importlib.util.spec_from_file_location("policies", sys.argv[1])
+sys.modules["policies"] = ours = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ours)
+from {module} import main
+main(*sys.argv[3:])
+"""
+"""Of what is ours only ``policies`` is there, by its file: beside it may stand packages of the server's interpreter, which
+are not for another one."""
 MOST_MEMORY: Final = 2 * 1024 * 1024 * 1024
 """Bytes of address space of a process with options."""
 
@@ -93,13 +99,14 @@ def described(name: str) -> dict[str, Any]:
     return found
 
 
-def main(what: str, name: str = "") -> None:
+def main(what: str, *names: str) -> None:
     """Print the answer as JSON to what was standard output; what a package prints goes nowhere."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    found = listed(points()) if what == "list" else {name: described(name) for name in names}
     with answer:
-        json.dump(listed(points()) if what == "list" else described(name), answer)
+        json.dump(found, answer)
         answer.flush()
     # Not the usual way out: threads that a package has started would hold it up.
     os._exit(0)

@@ -242,8 +242,6 @@ def _cannot_be_used(name: str, declared: Declared | None, mode: Mode) -> str:
     if declared is None:
         close = get_close_matches(name, catalogue.installed(), n=1, cutoff=0.6)
         meant = f"did you mean {close[0]}? " if close else ""
-        why = catalogue.problem()
-        meant = f"{why}; {meant}" if why else meant
         return f"no option {field.show(name)} is installed; {meant}{_usable(mode)}"
     package = declared.installed.package
     if declared.problem:

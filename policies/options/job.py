@@ -13,6 +13,7 @@ from plugins.framework import field, lines, values
 from plugins.framework.api import names
 from plugins.framework.field import FieldError, Path
 from policies.document import Expression
+from policies.naming import prefix_of
 from policies.options import numbers
 from policies.options.base import AS_IS, REFUSED, Facts, Option, Subject
 from policies.options.shapes import OptionFault, expression, is_expression, obj
@@ -188,24 +189,31 @@ class Naming(Option):
         return []
 
     def check(self, subject: Subject) -> list[FieldError]:
-        """``metadata.name`` against the pattern; ``metadata.generateName``, where it is used, against the prefix."""
+        """The name against the pattern; ``generateName``, where the name is made from it, against the prefix.
+
+        Whether a made name fits the pattern would be luck, so the pattern counts only where there is no prefix to hold.
+        """
         metadata = subject.info.job.metadata
+        given = prefix_of(metadata)
+        prefix = self._prefix(subject) if given else ""
+        if prefix:
+            detail = f"must begin with {prefix}"
+            fits = given.startswith(prefix)
+            return [] if fits else [field.invalid(Path("metadata", "generateName"), given, detail)]
         name = values.text(metadata.get("name"))
-        if name:
-            if self.pattern is None or subject.evaluate(self.pattern) is True:
-                return []
-            detail = f"must match the pattern {field.show(self.wanted)}"
-            return [field.invalid(Path("metadata", "name"), name, detail)]
+        if not name or self.pattern is None or subject.evaluate(self.pattern) is True:
+            return []
+        detail = f"must match the pattern {field.show(self.wanted)}"
+        return [field.invalid(Path("metadata", "name"), name, detail)]
+
+    def _prefix(self, subject: Subject) -> str:
+        """That which the document wants; empty for none."""
         prefix = self.generate_name_prefix
         if isinstance(prefix, Expression):
             prefix = subject.evaluate(prefix)
-            if prefix is not None and type(prefix) is not str:
-                raise OptionFault("naming.generateNamePrefix must give a string")
-        given = values.text(metadata.get("generateName"))
-        if not prefix or not given or given.startswith(prefix):
-            return []
-        detail = f"must begin with {prefix}"
-        return [field.invalid(Path("metadata", "generateName"), given, detail)]
+        if prefix is not None and type(prefix) is not str:
+            raise OptionFault("naming.generateNamePrefix must give a string")
+        return prefix or ""
 
 
 def read_naming(_mode: Mode, raw: Any, at: Path, errors: list[FieldError]) -> list[Option]:

@@ -83,6 +83,8 @@ class _OwnCommand(_TrainerField):
         """The words; nothing where the SDK made the command, unless forced."""
         made_by = "" if self.force else generator(subject.info)
         if made_by:
+            if subject.mode == "defaults" and subject.info.job.words(self.field):
+                return []  # the user's own stays anyhow
             subject.note(
                 f"spec.trainer.{self.field} is left alone: the SDK's {made_by} made the command (force: true insists)"
             )

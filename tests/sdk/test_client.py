@@ -1,16 +1,8 @@
-"""The released SDK, whole, against a server with our webhook: nothing changes for its users.
-
-The SDK wants a Kubernetes client that ours is newer than, so it lives in an environment of its own::
-
-    python -m venv .venv-sdk && .venv-sdk/bin/pip install 'kubeflow>=0.5,<0.6'
-
-(``STATIONMASTER_SDK_PYTHON`` names another interpreter).
-"""
+"""The released SDK, whole, against a server with our webhook: nothing changes for its users."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,15 +10,17 @@ from typing import Any
 import pytest
 
 from tests.builders import Json
-from tests.sdk import bodies
+from tests.sdk import bodies, environments
 from tests.sdk.kubeapi import Cluster, served
 
-ROOT = Path(__file__).parents[2]
 SESSION = Path(__file__).with_name("session.py")
-PYTHON = Path(os.environ.get("STATIONMASTER_SDK_PYTHON") or ROOT / ".venv-sdk" / "bin" / "python")
+VERSION = "0.5.0"
 
 pytestmark = [
-    pytest.mark.skipif(not PYTHON.exists(), reason=f"no SDK: {PYTHON} is not there"),
+    pytest.mark.skipif(
+        not environments.is_asked_for() or not environments.is_installed(VERSION),
+        reason="runs the whole SDK: make sdk",
+    ),
     pytest.mark.slow,
 ]
 
@@ -42,7 +36,11 @@ def session(cluster: Cluster) -> Json:
     """All that the SDK said."""
     with served(cluster) as url:
         done = subprocess.run(
-            [PYTHON, SESSION, url], capture_output=True, text=True, timeout=300, check=False
+            [environments.python(VERSION), SESSION, url],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     said: Json = json.loads(done.stdout)

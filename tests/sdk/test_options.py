@@ -7,6 +7,7 @@ The expected side is made here, by the unmodified SDK against a loopback server.
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +17,11 @@ import pytest
 from plugins.framework import values
 from plugins.framework.api import names
 from policies.custom import catalogue
-from policies.custom.declaration import GROUP
-from tests.builders import Json
+from tests.builders import Json, make_train_job
 from tests.folder import Folder, texts
+from tests.policies.custom.packages import register
 from tests.policies.test_engine import policy
+from tests.policies.test_pages import PAGES, blocks
 from tests.sdk import bodies, environments, sending
 from tests.sdk.sections import PATCH_IN_OLD_WORDS, SECTIONS
 from tests.sdk.sending import LINES, TRAINERS, Sent, base
@@ -168,20 +170,21 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 def _with_options(folder: Path, version: str) -> Path:
     """An environment that has all of the SDK's, and a package of options."""
+    python, site = _environment(folder, version)
+    (site / "sdk_options.py").write_text(PACKAGE.format(here=str(HERE)))
+    cases = (*OF[version], "custom")
+    register(site, {case: f"sdk_options:{case.replace('-', '_')}" for case in cases})
+    return python
+
+
+def _environment(folder: Path, version: str) -> tuple[Path, Path]:
+    """An interpreter that has all of the SDK's, and where more packages are installed for it."""
     home = folder / version
     python = environments.python(version)
     subprocess.run([str(python), "-m", "venv", "--without-pip", str(home)], check=True)
     [site] = home.glob("lib/python3*/site-packages")
     (site / "sdk.pth").write_text(f"{_site_of(version)}\n")
-    (site / "sdk_options.py").write_text(PACKAGE.format(here=str(HERE)))
-    info = site / "sdk_options-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sdk-options\nVersion: 1.0\n")
-    points = "".join(
-        f"{case} = sdk_options:{case.replace('-', '_')}\n" for case in (*OF[version], "custom")
-    )
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{points}")
-    return home / "bin" / "python"
+    return home / "bin" / "python", site
 
 
 @pytest.mark.parametrize("version", OF)
@@ -212,3 +215,33 @@ def test_the_sdks_own_checks_refuse_by_the_policy(
     assert "option command raised ValueError: TrainerCommand can only be used with" in error
     after = admitted(force=True).after
     assert values.at(after, "spec", "trainer", "command") == ["python", "train.py"]
+
+
+@pytest.mark.parametrize("version", ["", "0.5.0"], ids=["the extra", "0.5.0"])
+def test_the_page_on_the_sdks_own_options_works(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the server's own environment with ``stationmaster[sdk]``, and in another one that a later SDK needs."""
+    if not environments.is_asked_for():
+        pytest.skip("imports the SDK: make sdk")
+    if version:
+        python, site = _environment(tmp_path, version)
+        monkeypatch.setenv(catalogue.VARIABLE, str(python))
+    else:
+        site = tmp_path
+        monkeypatch.syspath_prepend(site)
+    page = blocks("file", PAGES["custom-options.md"])
+    (site / "page.py").write_text(page["sdk_options.py"])
+    register(site, {"pool": "page:POOL", "command": "page:COMMAND"})
+    uses = [
+        {"name": "command", "args": {"command": ["python", "train.py"]}},
+        {"name": "pool", "args": {"jobs": ["node"], "name": "h100"}},
+    ]
+    document = policy("server", overrides={"options": uses})
+    job = make_train_job().runtime("torch-distributed")
+    outcome = Folder.of(*bodies.runtimes("2.3"), document).admit(job)
+    assert texts(outcome.findings.errors) == []
+    assert values.at(outcome.after, "spec", "trainer", "command") == ["python", "train.py"]
+    [entry] = values.at(outcome.after, "spec", "runtimePatches")
+    assert "h100" in str(entry)
+    assert not any(name.startswith("kubeflow.") for name in sys.modules)

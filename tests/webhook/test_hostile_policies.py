@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import pytest
 
 from benchmarks.review import create_review, runtime, runtime_name
 from tests.policies.cel.hostile import EXPRESSIONS
+from tests.policies.custom.packages import publish
+from tests.policies.custom.test_custom import HARMLESS
+from tests.policies.custom.test_custom import HOSTILE as HOSTILE_OPTIONS
 from tests.webhook.fakes import Client
 from tests.webhook.running import Running, serving
 from webhook.config import ServeOptions
@@ -71,6 +76,57 @@ def test_there_are_enough_of_them() -> None:
 
 
 async def test_a_second_client_is_answered_within_its_deadline(options: ServeOptions) -> None:
+    def calm(response: dict[str, Any]) -> None:
+        assert not any("could not judge" in text for text in response.get("warnings", ()))
+
+    await serving(options, beside_attacks(calm))
+
+
+OPTION_OF_THE_QUIET = """
+def fine(spec, trainer, backend):
+    spec["metadata"] = {"labels": {"fine": "yes"}}
+"""
+
+
+async def test_options_of_a_second_client_are_called_beside_hostile_ones(
+    options: ServeOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hang, crash, raise, write nonsense; its own is called every time, by what workers are left."""
+    names = ("fine", *HARMLESS)
+    declared = "".join(f"{name.upper()} = option({name!r}, {name})\n" for name in names)
+    publish(
+        monkeypatch, tmp_path / "site", HOSTILE_OPTIONS + OPTION_OF_THE_QUIET + declared, *names
+    )
+    assert options.directory is not None
+    documents = [using(name, "quiet" if name == "fine" else HOSTILE) for name in names]
+    (options.directory / "options.json").write_bytes(
+        orjson.dumps({"kind": "List", "items": documents})
+    )
+
+    def called(response: dict[str, Any]) -> None:
+        patch = orjson.loads(base64.b64decode(response["patch"]))
+        labels = [one["value"] for one in patch if one["path"].startswith("/metadata/labels")]
+        assert labels in (["yes"], [{"fine": "yes"}])
+
+    running = await serving(options, beside_attacks(called))
+    killed = running.service._workers.options._strikes.keys()
+    assert killed, "the attack came that far"
+    assert killed <= {f"{HOSTILE}/{name}" for name in HARMLESS}
+
+
+def using(option: str, namespace: str) -> dict[str, Any]:
+    """A policy that uses an option."""
+    return {
+        "apiVersion": "stationmaster.dev/v1alpha1",
+        "kind": "NamespacedTrainJobPolicy",
+        "metadata": {"name": option, "namespace": namespace},
+        "spec": {"failurePolicy": "Ignore", "defaults": {"options": [{"name": option}]}},
+    }
+
+
+def beside_attacks(check: Callable[[dict[str, Any]], None]) -> Callable[[Running], Awaitable[None]]:
+    """Two clients send what hostile policies are for, as fast as they can; a third is answered in time."""
+
     async def attack(client: Client, ended: asyncio.Event) -> None:
         while not ended.is_set():
             answer = await client.post(f"/mutate?timeout={DEADLINE_SECONDS}s", body(HOSTILE))
@@ -87,11 +143,11 @@ async def test_a_second_client_is_answered_within_its_deadline(options: ServeOpt
                 answer = await second.post(f"/mutate?timeout={DEADLINE_SECONDS}s", body("quiet"))
             response = answer.json["response"]
             assert response["allowed"] is True
-            assert not any("could not judge" in text for text in response.get("warnings", ()))
+            check(response)
         assert await running.health("/healthz") == 200
         ended.set()
         await asyncio.gather(*attacks)
         for client in (*attackers, second):
             client.close()
 
-    await serving(options, story)
+    return story

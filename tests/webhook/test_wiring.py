@@ -476,14 +476,35 @@ async def test_custom_options_are_imported_before_the_first_request(
     assert (warning["option"], warning["package"]) == ("broken", "outside 2.0")
 
 
-async def test_where_options_cannot_be_found_that_is_logged(
+async def test_it_is_not_ready_while_options_are_being_imported(
     options: ServeOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", "/nowhere/python")
+    """The port is open by then, and would keep callers waiting."""
+    said: list[tuple[int, int, bytes]] = []
 
+    async def importing(service: wiring.Service) -> None:
+        client = await Client.connect(service.health_port, None)
+        ready = await client.ask("GET", "/readyz")
+        alive = await client.ask("GET", "/healthz")
+        said.append((ready.status, alive.status, ready.body))
+        client.close()
+
+    async def story(running: Running) -> None:
+        assert await running.health("/readyz") == 200
+
+    monkeypatch.setattr(wiring.Service, "_start_options", importing)
+    await serving(options, story)
+    [(ready, alive, body)] = said
+    assert (ready, alive) == (503, 200)
+    assert b"[-]started failed: options are being imported\n" in body
+
+
+async def test_it_does_not_start_where_the_interpreter_for_options_is_none(
+    options: ServeOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     async def story(_running: Running) -> None:
-        pass
+        raise AssertionError
 
-    running = await serving(options, story)
-    [warning] = [line for line in running.lines if line["msg"] == "options cannot be found"]
-    assert "/nowhere/python, which cannot be asked: No such file" in warning["problem"]
+    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", str(tmp_path / "python"))
+    with pytest.raises(ConfigError, match="STATIONMASTER_OPTIONS_PYTHON must name a Python"):
+        await serving(options, story)

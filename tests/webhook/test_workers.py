@@ -35,6 +35,7 @@ from webhook.workers import (
     ProcessWorker,
     Worker,
     WorkerDied,
+    _spawned,
     expressions_command,
 )
 
@@ -193,6 +194,50 @@ async def test_a_killed_worker_is_replaced() -> None:
         assert await ask(pool, *(question(f"p{i}") for i in range(6))) == [{"0": 2}] * 6
         assert sum(not worker.alive for worker in fakes.started) == 1
         assert sum(worker.alive for worker in fakes.started) == 2
+
+
+async def test_what_was_killed_waits_until_all_workers_are_there_again() -> None:
+    """A new one may have seconds to import; the last must not be lost meanwhile."""
+    fakes = Fakes(hanging_on("hang"))
+    imported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def start() -> Worker:
+        if len(fakes.started) == 2:
+            await imported
+        return await fakes()
+
+    pool = Pool(start=start, most_seconds=0.01)
+    try:
+        await ask(pool, question("bad", "'hang'"))
+        again = asyncio.ensure_future(ask(pool, question("bad", "'hang'")))
+        for i in range(5):
+            await asyncio.sleep(0.01)
+            assert await ask(pool, question("good", f"{i}")) == [{"0": i}]
+        assert not again.done()
+        assert pool.quarantined == {}
+        imported.set_result(None)
+        await again
+        assert pool.quarantined == {"bad": "1"}
+    finally:
+        await pool.close()
+
+
+async def test_what_waits_when_its_policy_is_quarantined_is_refused_at_once() -> None:
+    fakes = Fakes(hanging_on("hang"))
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def start() -> Worker:
+        if len(fakes.started) == 3:
+            await never
+        return await fakes()
+
+    pool = Pool(start=start, most_seconds=0.01)
+    try:
+        await ask(pool, question("bad", "'hang'"))
+        first, second = await ask(pool, question("bad", "'hang'"), question("bad", "'hang'"))
+        assert [first["0"].reason, second["0"].reason] == ["timeout", "quarantined"]
+    finally:
+        await pool.close()
 
 
 async def test_kills_of_a_policy_that_is_gone_are_forgotten() -> None:
@@ -501,6 +546,30 @@ async def test_a_worker_that_is_killed_from_outside_is_replaced() -> None:
         assert pool.quarantined == {}
     finally:
         await pool.close()
+
+
+CHILD: Final = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+os.write(1, (4).to_bytes(4, "big") + child.pid.to_bytes(4, "big"))
+sys.stdin.read()
+"""
+
+
+async def test_what_a_worker_has_started_ends_with_it() -> None:
+    """An option may have called a program that never ends: nobody else would end it."""
+    process = await _spawned([sys.executable, "-c", CHILD])
+    assert process.stdout is not None
+    assert process.stdin is not None
+    worker = ProcessWorker(process, process.stdout, process.stdin)
+    child = int.from_bytes(await worker._receive(), "big")
+    try:
+        await worker.kill()
+        async with asyncio.timeout(FAR):
+            assert await process.stdout.read() == b"", "whoever had this pipe has ended"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 async def test_no_worker_starts_where_it_has_no_memory() -> None:

@@ -11,7 +11,6 @@ import click
 from plugins.framework.errors import ConfigError
 from webhook.cli import output as out
 from webhook.cli.command import Examples
-from webhook.cli.report import Report
 from webhook.cli.tables import table
 
 if TYPE_CHECKING:
@@ -45,11 +44,8 @@ def command(*, name: str | None, example: bool, output: str) -> int:
     Options have the names of the Kubeflow SDK where it has them, and a KEY in policies. Those of
     installed packages are named under the key options.
     """
-    from policies.custom import catalogue  # noqa: PLC0415
     from webhook import described  # noqa: PLC0415  # the engine, and not for `--help`
 
-    if why := catalogue.problem():
-        Report.on_stderr().warning(why)
     found = described.all_described()
     if name is None:
         if example:

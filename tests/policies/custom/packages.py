@@ -23,10 +23,16 @@ def install(
     """A package of one module; ``points`` are entry points, option -> variable of the module."""
     site.mkdir(parents=True, exist_ok=True)
     (site / f"{package}.py").write_text(HEAD + source)
+    entries = {name: f"{package}:{variable}" for name, variable in points.items()}
+    register(site, entries, package=package)
+
+
+def register(site: Path, points: Mapping[str, str], *, package: str = "outside") -> None:
+    """The metadata of a package; ``points`` as ``pyproject.toml`` has them."""
     info = site / f"{package}-2.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.0\n")
-    entries = "".join(f"{name} = {package}:{variable}\n" for name, variable in points.items())
+    entries = "".join(f"{name} = {value}\n" for name, value in points.items())
     (info / "entry_points.txt").write_text(f"[stationmaster.options]\n{entries}")
 
 

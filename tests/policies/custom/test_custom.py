@@ -264,6 +264,24 @@ def test_what_an_option_does_to_its_arguments_goes_nowhere(hostile: Callable[...
     assert at(outcome, "metadata", "name") == job.obj["metadata"]["name"]
 
 
+def test_an_option_that_says_otherwise_each_time_is_refused_with_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+import itertools
+counted = itertools.count()
+def option(job_spec, trainer, backend):
+    job_spec["metadata"] = {"labels": {"run": str(next(counted))}}
+OTHERWISE = CustomOption(name="otherwise", make=lambda: option)
+"""
+    publish(monkeypatch, tmp_path / "site", source, "otherwise")
+    [error] = refusals(admit(make_train_job(), use("otherwise")))
+    assert error == (
+        "[otherwise] Forbidden: what policies write still changes in round 4: a value changes what matches, and that "
+        "the value, or an option gives another value each time; these write: otherwise"
+    )
+
+
 def test_two_policies_that_each_add_labels_both_survive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,24 +455,6 @@ def test_a_misspelt_option_is_told_what_was_meant(
     )
     [error] = problems(use("deadlin"))
     assert 'no option "deadlin" is installed; did you mean deadline?' in error
-
-
-@pytest.mark.parametrize(
-    ("python", "why"),
-    [
-        ("/nowhere/python", "cannot be asked: No such file or directory"),
-        ("/bin/false", "cannot be asked: it ended the process"),
-    ],
-)
-def test_an_interpreter_that_is_none_is_named(
-    monkeypatch: pytest.MonkeyPatch, python: str, why: str
-) -> None:
-    """Else it looks as if nothing were installed in it."""
-    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", python)
-    [error] = problems(use("mine"))
-    said = f"STATIONMASTER_OPTIONS_PYTHON names {python}, which {why}"
-    assert f'no option "mine" is installed; {said}; installed ones' in error
-    assert catalogue.problem() == said
 
 
 def test_nothing_of_a_package_is_imported_into_the_server(

@@ -201,9 +201,9 @@ def test_a_command_that_the_sdk_made_is_left_alone_unless_forced(
     notes: list[str] = []
     info = info_of(job, runtime)
     assert planned({"trainer": {key: ["x"]}}, info, mode=mode, notes=notes) == []
-    assert notes == [
-        f"spec.trainer.{key} is left alone: the SDK's {made_by} made the command (force: true insists)"
-    ]
+    said = f"spec.trainer.{key} is left alone: the SDK's {made_by} made the command (force: true insists)"
+    would_yield = mode == "defaults" and info.job.words(key) is not None
+    assert notes == ([] if would_yield else [said]), "and nobody is told of what no default does"
     forced = planned({"trainer": {key: ["x"], "force": True}}, info, mode=mode)
     assert forced == [to(["x"], "spec", "trainer", key)]
 
@@ -270,6 +270,48 @@ def test_a_generated_name_must_begin_as_wanted_and_is_not_matched() -> None:
     assert checked(section, {"generateName": "x-"}, prefix="team-") == [
         'metadata.generateName: Invalid value: "x-": must begin with team-'
     ]
+
+
+GENERATED: dict[str, tuple[Any, dict[str, str], str]] = {
+    "one that was made is held to the prefix alone": (
+        {"pattern": "nlp-[a-z]+", "generateNamePrefix": "nlp-"},
+        {"name": "nlp-7x2k9", "generateName": "nlp-"},
+        "",
+    ),
+    "of a wrong prefix": (
+        {"pattern": "nlp-[a-z]+", "generateNamePrefix": "nlp-"},
+        {"name": "x-7x2k9", "generateName": "x-"},
+        'metadata.generateName: Invalid value: "x-": must begin with nlp-',
+    ),
+    "of a prefix that is too long to be used whole": (
+        {"pattern": "b", "generateNamePrefix": "a"},
+        {"name": "a" * 58 + "7x2k9", "generateName": "a" * 60},
+        "",
+    ),
+    "one beside which a prefix only stands": (
+        {"pattern": "nlp-[a-z]+", "generateNamePrefix": "nlp-"},
+        {"name": "x", "generateName": "nlp-"},
+        'metadata.name: Invalid value: "x": must match the pattern "nlp-[a-z]+"',
+    ),
+    "where no prefix is to be held": (
+        {"pattern": "nlp-[a-z]+"},
+        {"name": "nlp-7x2k9", "generateName": "nlp-"},
+        'metadata.name: Invalid value: "nlp-7x2k9": must match the pattern "nlp-[a-z]+"',
+    ),
+    "where an expression gives no prefix": (
+        {"pattern": "nlp-[a-z]+", "generateNamePrefix": E("prefix")},
+        {"name": "nlp-7x2k9", "generateName": "nlp-"},
+        'metadata.name: Invalid value: "nlp-7x2k9": must match the pattern "nlp-[a-z]+"',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GENERATED)
+def test_a_name_that_the_api_server_has_made(case: str) -> None:
+    """The validating call sees it; its five random characters must not decide."""
+    section, metadata, said = GENERATED[case]
+    found = checked(section, metadata, matches=False, prefix=None)
+    assert found == ([said] if said else [])
 
 
 def test_naming_writes_nothing() -> None:

@@ -25,12 +25,18 @@ def make(seconds):
 MINE = CustomOption(name="mine", make=make, args=ARGS, summary="Sets a deadline.", lines=("2.2", "2.3"),
                     modes=("overrides",), example={"seconds": 60})
 BAD = 5
+BARE = CustomOption(name="bare", make=make, args={**ARGS, "required": ["seconds"]})
 """
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(monkeypatch, tmp_path / "site", PACKAGE, "mine", "bad")
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, tmp_path / "site", PACKAGE, "bare")
 
 
 def test_every_option_is_listed_with_its_key(run: Run) -> None:
@@ -50,18 +56,6 @@ def test_those_of_packages_are_listed_too_and_what_cannot_be_used_says_why(run: 
     )
     assert mine.split()[:5] == ["mine", "options", "overrides", "2.2,", "2.3"]
     assert "outside 2.0" in mine
-
-
-def test_an_interpreter_that_is_none_is_warned_of(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", "/nowhere/python")
-    ran = run("options")
-    assert ran.code == 0
-    assert ran.err == [
-        "Warning: STATIONMASTER_OPTIONS_PYTHON names /nowhere/python, which cannot be asked: "
-        "No such file or directory"
-    ]
 
 
 @pytest.mark.usefixtures("package")
@@ -108,6 +102,16 @@ def test_what_cannot_be_used_has_no_example(run: Run) -> None:
     ran = run("options", "bad", "--example")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == ["Error: option bad outside:BAD must be a policies.custom.CustomOption"]
+
+
+@pytest.mark.usefixtures("bare")
+def test_an_example_that_no_policy_could_be_has_none_printed(run: Run) -> None:
+    ran = run("options", "bare", "--example")
+    assert (ran.code, ran.out) == (2, "")
+    [said] = ran.err
+    assert said == (
+        "Error: option bare of outside 2.0 declares no example that is right: options[0].args.seconds: Required value"
+    )
 
 
 @pytest.mark.parametrize(("name", "line"), ON_LINES)
