@@ -35,6 +35,7 @@ from policies.custom import asking
 from policies.judging import Judge
 from policies.options import Subject
 from policies.run import Run, lookup
+from policies.strikes import Strikes
 from policies.view import View
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class PlatformPolicy(
 
     def __init__(self) -> None:
         """Know no policies yet."""
+        self.strikes = Strikes()
+        """Which of them took workers down; those who run the workers add to it."""
         self._sets: tuple[tuple[Documents, PolicySet], ...] = ()
         """Of the last few snapshots: a request may still have the one before while the next is prepared."""
 
@@ -157,7 +160,7 @@ class PlatformPolicy(
             policies = self.policies(ctx.cluster)
             place, candidates = policies.candidates(ctx, job)
             creator = trace.creator_of(ctx, record.read)
-            kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+            kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator, self.strikes)
             kept.trace = trace.trace_of(ctx)
             if kept.trace is not None:
                 kept.trace.run = kept
@@ -179,7 +182,7 @@ class PlatformPolicy(
             (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
         ]
         answers = yield from run.ask(view, asked)
-        called = [(m.key, _options(m.policy, mode)) for m in writing]
+        called = [(m.compiled, _options(m.policy, mode)) for m in writing]
         outcomes = yield from asking.call(run.ctx, info, draft.raw, called)
         applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []

@@ -12,6 +12,7 @@ from policies import cel, matching
 from policies.compile import Matched, params_of
 from policies.faults import ExpressionFault
 from policies.matching import Miss
+from policies.strikes import NOT_READY
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from policies.matching import Creator, Place
     from policies.merging import Conflict
     from policies.placing import Effect
+    from policies.strikes import Strikes
     from policies.trace import Trace
     from policies.view import View
 
@@ -51,6 +53,7 @@ class Run:
     candidates: tuple[Matched, ...]
     """Those that may be about a job of this namespace, operation and runtime."""
     creator: Creator
+    strikes: Strikes
     matched: list[Matched] = field(default_factory=list)
     """Those that are about the job as it was at the last look."""
     faults: dict[Key, Fault] = field(default_factory=dict)
@@ -94,7 +97,8 @@ class Run:
         old_labels = None if old is None else type(job)(old).labels
         asked: list[tuple[Matched, Sequence[Expression]]] = []
         for matched in self.candidates:
-            if matched.compiled.is_unconditional and not matched.compiled.problems:
+            problem = self._problem(matched.compiled)
+            if matched.compiled.is_unconditional and not problem:
                 asked.append((matched, ()))
                 continue
             policy = matched.policy
@@ -111,14 +115,22 @@ class Run:
                 missed.append(Miss("params", "the ConfigMap is not there, and notFound is Allow"))
             if missed:
                 self.misses[matched.key] = missed
-            elif matched.compiled.problems:
-                self.fail(matched, unsound(matched.compiled))
+            elif problem:
+                self.fail(matched, problem)
             else:
                 asked.append((matched, [c.expression for c in policy.match_conditions]))
         answers = yield from self.ask(view, asked)
         for matched, conditions in asked:
             if not conditions or self._holds(matched, conditions, answers.get(matched.key, {})):
                 self.matched.append(matched)
+
+    def _problem(self, compiled: CompiledPolicy) -> str:
+        """Why a policy is not Ready, and nothing of it may be done; empty where it is."""
+        if compiled.problems:
+            return unsound(compiled)
+        if self.strikes.quarantined and self.strikes.is_out(str(compiled.key), compiled.digest):
+            return NOT_READY
+        return ""
 
     def _lacks_params(self, policy: Policy) -> bool:
         wanted = policy.params
@@ -220,7 +232,7 @@ class Run:
 
 
 def unsound(compiled: CompiledPolicy) -> str:
-    """Why a policy is not Ready."""
+    """What is wrong with it, in a line."""
     more = len(compiled.problems) - 1
     also = f" (and {more} more; `stationmaster lint` says all)" if more else ""
     return f"the policy is not Ready: {compiled.problems[0]}{also}"

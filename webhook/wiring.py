@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from webhook.kube.statuses import Statuses
     from webhook.podgroups import Owned, Owner
     from webhook.review import Live
-    from webhook.workers import Pool
     from webhook.yamlio import Document
 
 HINT_SECONDS: Final = 60.0
@@ -189,7 +188,12 @@ class Service:
         switch = Switch(recorder=recorder, logger=logger)
         self._custom = catalogue.all_declared()
         command = catalogue.worker_command()
-        self._workers = Evaluation(on_event=recorder.worker, options_command=lambda: command)
+        policy = platform_policy(pipeline)
+        self._workers = Evaluation(
+            on_event=recorder.worker,
+            options_command=lambda: command,
+            strikes=None if policy is None else policy.strikes,
+        )
         counts = Counts(time.monotonic)
         self._origin: Origin = _origin(
             options,
@@ -198,7 +202,6 @@ class Service:
             logger,
             switch,
             counts=counts,
-            workers=self._workers.expressions,
         )
         reviewer = review.Reviewer(
             pipeline,
@@ -212,15 +215,12 @@ class Service:
             switch=switch,
             counts=counts,
         )
-        policy = platform_policy(pipeline)
         if policy is not None:
-            workers = self._workers.expressions
+            quarantined = policy.strikes.quarantined
             recorder.registry.register(
                 PolicyMetrics(
                     counts,
-                    lambda: standing.count(
-                        policy.policies(self._origin.snapshot), workers.quarantined
-                    ),
+                    lambda: standing.count(policy.policies(self._origin.snapshot), quarantined),
                 )
             )
         self._elector = _elector(options, self._origin.calls)
@@ -354,7 +354,7 @@ class Service:
         loop.add_signal_handler(signal.SIGINT, self.stop, 0.0)
 
 
-def _origin(  # noqa: PLR0913  # all that a cluster tells
+def _origin(  # all that a cluster tells
     options: ServeOptions,
     pipeline: Pipeline,
     recorder: Recorder,
@@ -362,7 +362,6 @@ def _origin(  # noqa: PLR0913  # all that a cluster tells
     switch: Switch,
     *,
     counts: Counts,
-    workers: Pool,
 ) -> Origin:
     """Raises ConfigError where not exactly one is named."""
     named = (options.directory is not None, options.kubeconfig is not None, options.in_cluster)
@@ -384,7 +383,6 @@ def _origin(  # noqa: PLR0913  # all that a cluster tells
         around=around,
         switch=switch,
         counts=counts,
-        workers=workers,
     )
 
 
