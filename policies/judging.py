@@ -176,19 +176,19 @@ class Judge:
         run = self._run
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
+            found: limits.Checked | ExpressionFault
             try:
                 found = self._check(limit, evaluate, loosened)
             except ExpressionFault as fault:
                 run.fail(matched, f"{limit.name}: {fault}")
-                if run.trace is not None:
-                    run.trace.limit(matched, limit, fault, loosened, self._info, evaluate)
-                continue
+                found = fault
             if run.trace is not None:
-                run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
-            if found and loosened.off:
-                run.excepted.append((matched.key, limit.name, loosened.off))
-            elif found:
-                yield _broken(matched, limit.name, limit.actions, [v.error for v in found])
+                run.trace.limit(matched, limit, found, self._info, evaluate)
+            if isinstance(found, ExpressionFault):
+                continue
+            run.excepted += [(matched.key, limit.name, by) for by in found.exceptions]
+            if found.broken:
+                yield _broken(matched, limit.name, limit.actions, [v.error for v in found.broken])
 
     def _failed(
         self, matched: Matched, answered: Answered, loosening: exceptions.Loosening
@@ -205,18 +205,20 @@ class Judge:
 
     def _check(
         self, limit: Limit, evaluate: Evaluate, loosened: exceptions.Loosened
-    ) -> list[limits.Violation]:
+    ) -> limits.Checked:
         """How the job breaks a limit; on UPDATE only in so far as the stored job does not.
 
         Bounds that the job itself decides are those of the job as it is now, for the stored one too.
         """
         ctx, grants = self._run.ctx, () if loosened.off else loosened.grants
         found = limits.check(limit, self._info, ctx, evaluate=evaluate, grants=grants)
+        if loosened.off:
+            found = [replace(violation, excepted_by=loosened.off) for violation in found]
         before = ctx.before() if found and self._old is not None else None
         if before is None:
-            return found
-        known = limits.check(limit, before, ctx, evaluate=evaluate, grants=grants)
-        return limits.worse(known, found)
+            return limits.Checked(found, found)
+        known = limits.check(limit, before, ctx, evaluate=evaluate)
+        return limits.Checked(found, limits.worse(known, found))
 
     def _advice(self, matched: Matched, evaluate: Evaluate) -> list[Broken]:
         """What options find wrong with the job: said where they are defaults, refused where they are overrides."""
@@ -290,7 +292,9 @@ class Judge:
                 elif type(value) is str and value:
                     audit[_audit_key(f"{matched.key}/{named.name}")] = value[:_LONGEST_AUDIT]
         for key, rule, exception in self._run.excepted:
-            audit[_audit_key(f"{key}/{rule}")] = f"excepted by {exception}"
+            at = _audit_key(f"{key}/{rule}")
+            said = f"{audit[at]}; " if at in audit else ""
+            audit[at] = f"{said}excepted by {exception}"
 
 
 def _broken(

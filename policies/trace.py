@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from plugins.framework.info import Info
     from policies.compile import Matched
     from policies.document import Action, Expression, Key, Limit, Policy, Validation
-    from policies.limits import Measure, Violation
+    from policies.limits import Checked, Measure
     from policies.matching import Creator
     from policies.options import Option
     from policies.placing import Effect
@@ -136,12 +136,11 @@ class Trace:
         self,
         matched: Matched,
         limit: Limit,
-        found: Sequence[Violation] | ExpressionFault,
-        loosened: exceptions.Loosened,
+        found: Checked | ExpressionFault,
         info: Info,
         evaluate: Callable[[Expression], Any],
     ) -> None:
-        """A limit was checked: these violations are left of it."""
+        """A limit was checked."""
         ruled = Ruled(
             name=limit.name,
             kind="limit",
@@ -152,20 +151,16 @@ class Trace:
         if isinstance(found, ExpressionFault):
             ruled.outcome, ruled.fault = "fault", str(found)
             return
-        self.held[matched.key, limit.name] = not found
+        self.held[matched.key, limit.name] = not found.new
         ruled.measures = tuple(limits.measured(limit, info, evaluate=evaluate))
-        if found:
-            ruled.outcome = "excepted" if loosened.off else "broken"
-            ruled.exception = loosened.off
-            ruled.errors = tuple(violation.error for violation in found)
-            return
-        plain = limits.check(limit, info, self.ctx, evaluate=evaluate)
-        if not plain:
-            return
-        left = limits.check(limit, info, self.ctx, evaluate=evaluate, grants=loosened.grants)
-        ruled.outcome = "let be" if left else "excepted"
-        ruled.exception = "" if left else ", ".join(dict.fromkeys(g.by for g in loosened.grants))
-        ruled.errors = tuple(violation.error for violation in left or plain)
+        told = found.broken or found.new or found.found
+        ruled.errors = tuple(violation.error for violation in told)
+        if found.broken:
+            ruled.outcome = "broken"
+        elif found.new:
+            ruled.outcome, ruled.exception = "excepted", ", ".join(found.exceptions)
+        elif found.found:
+            ruled.outcome = "let be"
 
     def validations(
         self,

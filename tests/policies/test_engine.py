@@ -479,9 +479,31 @@ def test_exceptions(exception: Json, rules: Json, nodes: int, allowed: bool) -> 
     assert outcome.allowed is allowed, refusals(outcome)
 
 
-def test_what_an_exception_lets_through_is_in_the_audit() -> None:
-    review = admit(make_train_job().nodes(9), OFFERS, an_exception()).review
+@pytest.mark.parametrize("more", [{}, {"grant": {"few": {"nodes": {"max": 9}}}}])
+def test_what_an_exception_lets_through_is_in_the_audit(more: Json) -> None:
+    review = admit(make_train_job().nodes(9), OFFERS, an_exception(**more)).review
     assert review["response"]["auditAnnotations"] == {"rules.few": "excepted by big-run"}
+
+
+def test_what_an_exception_does_not_let_through_is_told_beside_it() -> None:
+    both = {"name": "few", "resource": "cpu", "total": {"max": 4}, "perNode": {"max": "500m"}}
+    rules = policy(exceptions={"rules": ["few"]}, limits=[both], actions=["Audit"])
+    loose = an_exception(grant={"few": {"perNode": {"max": 1}}})
+    review = admit(make_train_job().nodes(9), rules, loose).review
+    text = review["response"]["auditAnnotations"]["rules.few"]
+    assert text.startswith("cpu of all pods that run at one time is 9 ")
+    assert text.endswith("; excepted by big-run")
+
+
+def test_an_exception_lets_nothing_through_that_a_stored_job_broke_already() -> None:
+    before = stored(admit(make_train_job().nodes(9).suspended()))
+    patch = make_train_job().patch("example.com/a", job_patch("node", pod={"nodeSelector": {}}))
+    patched = deepcopy(before.obj)
+    patched["spec"]["runtimePatches"] = patch.obj["spec"]["runtimePatches"]
+    folder = Folder.of(RUNTIME, OFFERS, an_exception(grant={"few": {"nodes": {"max": 9}}}))
+    outcome = folder.admit(Given(patched), before)
+    assert outcome.allowed
+    assert "auditAnnotations" not in outcome.review["response"]
 
 
 # Updates
