@@ -261,6 +261,17 @@ def test_a_limit_judges_the_resolved_job() -> None:
     assert "at most 2 is allowed" in error
 
 
+def test_a_limit_may_be_about_some_resources_of_a_domain_together() -> None:
+    slices = {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": 1}
+    job = make_train_job().nodes(2).trainer(resourcesPerNode={"limits": slices})
+    cap = {"name": "slices", "resource": "nvidia.com/mig-*", "total": {"max": 5}}
+    [error] = refusals(admit(job, policy(limits=[cap])))
+    assert (
+        "[rules/slices] Forbidden: nvidia.com/mig-* of all pods that run at one time is 6" in error
+    )
+    assert admit(job, policy(limits=[{**cap, "total": {"max": 6}}])).allowed
+
+
 def test_overrides_are_applied_before_limits_judge() -> None:
     outcome = admit(
         make_train_job().nodes(9), policy(overrides={"trainer": {"numNodes": {"max": 2}}}, **LIMIT)
