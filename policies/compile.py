@@ -184,7 +184,7 @@ def wanted_of(policy: Policy) -> Iterator[tuple[Expression, cel.Wants, str]]:
         if validation.message_expression is not None:
             yield validation.message_expression, "string", ""
     for _, expression in policy.audit_annotations:
-        yield expression, "any", ""
+        yield expression, "text", ""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ stricter must never hold up a finalizer, a status or a job that runs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,8 @@ _SURROUNDINGS: Final = frozenset({"request", "namespaceObject", "params", "varia
 """Variables that say nothing of the job."""
 _AS_IT_IS: Final = exceptions.Loosened()
 _LONGEST_KEY: Final = 63
+_MARK: Final = 8
+"""Characters of a hash at the end of a key that is cut."""
 _LONGEST_AUDIT: Final = 1024
 """Characters of an audit annotation: an audit log is read by people, and paid for by the byte."""
 
@@ -94,11 +97,11 @@ class Judge:
             broken += yield from self._rules(matched, answers.get(matched.key, {}))
         for each in broken:
             run.acted.append((each.matched.key, each.actions))
-            self._act(each.actions, each.errors, f"{each.matched.key}/{each.rule}")
+            self._act(each.actions, each.errors, each.matched, each.rule)
         self._annotate(answers)
         if not self._metadata_only:
             for fault in run.faults.values():
-                self._act(fault.matched.effect.actions, (fault.error,), str(fault.matched.key))
+                self._act(fault.matched.effect.actions, (fault.error,), fault.matched)
         self._findings.warn(*run.warnings)
         return self._findings
 
@@ -186,7 +189,7 @@ class Judge:
                 run.trace.limit(matched, limit, found, self._info, evaluate)
             if isinstance(found, ExpressionFault):
                 continue
-            run.excepted += [(matched.key, limit.name, by) for by in found.exceptions]
+            run.excepted += [(matched, limit.name, by) for by in found.exceptions]
             if found.broken:
                 yield _broken(matched, limit.name, limit.actions, [v.error for v in found.broken])
 
@@ -197,7 +200,7 @@ class Judge:
             value = answered.get(validation.expression.path)
             loosened = loosening.rules.get(validation.name, _AS_IT_IS)
             if value is False and loosened.off:
-                self._run.excepted.append((matched.key, validation.name, loosened.off))
+                self._run.excepted.append((matched, validation.name, loosened.off))
             elif value is False:
                 yield validation
             elif value is not True:
@@ -270,7 +273,14 @@ class Judge:
 
     # What follows
 
-    def _act(self, actions: Sequence[Action], errors: Iterable[FieldError], origin: str) -> None:
+    def _act(
+        self,
+        actions: Sequence[Action],
+        errors: Iterable[FieldError],
+        matched: Matched,
+        rule: str = "",
+    ) -> None:
+        origin = f"{matched.key}/{rule}" if rule else str(matched.key)
         for error in errors:
             told = replace(error, origin=origin)
             if "Deny" in actions:
@@ -278,23 +288,26 @@ class Judge:
             if "Warn" in actions:
                 self._findings.warn(str(told))
             if "Audit" in actions:
-                self._run.ctx.audit[_audit_key(origin)] = error.detail
+                self._audit(_rule_key(matched, rule), error.detail)
 
     def _annotate(self, answers: Mapping[Key, Answered]) -> None:
-        """Audit annotations that policies ask for; null or an empty text means none."""
-        audit = self._run.ctx.audit
+        """Audit annotations that policies ask for, null or an empty text means none; and what exceptions let through."""
         for matched in self._run.matched:
             answered = answers.get(matched.key, {})
             for named in () if self._metadata_only else matched.policy.audit_annotations:
                 value = answered.get(named.expression.path)
                 if isinstance(value, ExpressionFault):
                     self._run.fail(matched, f"auditAnnotations[{named.name}]: {value.message}")
-                elif type(value) is str and value:
-                    audit[_audit_key(f"{matched.key}/{named.name}")] = value[:_LONGEST_AUDIT]
-        for key, rule, exception in self._run.excepted:
-            at = _audit_key(f"{key}/{rule}")
-            said = f"{audit[at]}; " if at in audit else ""
-            audit[at] = f"{said}excepted by {exception}"
+                elif value:
+                    self._audit(_audit_key(f"{matched.key}/{named.name}"), value)
+        for matched, rule, exception in self._run.excepted:
+            self._audit(_rule_key(matched, rule), f"excepted by {exception}")
+
+    def _audit(self, key: str, text: str) -> None:
+        """Say it beside what is said there already: a rule can be broken in several ways."""
+        audit = self._run.ctx.audit
+        audit[key] = f"{audit[key]}; {text}" if key in audit else text
+        audit[key] = audit[key][:_LONGEST_AUDIT]
 
 
 def _broken(
@@ -303,6 +316,18 @@ def _broken(
     return Broken(matched, rule, matched.effect.actions_of(own), tuple(errors))
 
 
+def _rule_key(matched: Matched, rule: str) -> str:
+    """Where the audit log tells of a rule, or with "" of a fault; beside an annotation of its name, which is read by machines."""
+    if not rule:
+        return _audit_key(str(matched.key))
+    is_taken = any(named.name == rule for named in matched.policy.audit_annotations)
+    return _audit_key(f"{matched.key}/{rule}{'/rule' if is_taken else ''}")
+
+
 def _audit_key(origin: str) -> str:
-    """The name part of a qualified name, which has no slash and at most 63 characters."""
-    return origin.replace("/", ".")[:_LONGEST_KEY].rstrip(".-_")
+    """The name part of a qualified name: no slash, at most 63 characters, and no two origins alike."""
+    key = origin.replace("/", ".")
+    if len(key) <= _LONGEST_KEY:
+        return key
+    mark = hashlib.sha256(origin.encode()).hexdigest()[:_MARK]
+    return f"{key[: _LONGEST_KEY - _MARK - 1].rstrip('.-_')}-{mark}"

@@ -64,7 +64,7 @@ class Run:
     """Who wrote in this round."""
     wrote_before: dict[Key, Matched] = field(default_factory=dict)
     """Who wrote in the round before it, and may not match any more for that."""
-    excepted: list[tuple[Key, str, str]] = field(default_factory=list)
+    excepted: list[tuple[Matched, str, str]] = field(default_factory=list)
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
     misses: dict[Key, list[Miss]] = field(default_factory=dict)
     """Why candidates do not match, for ``explain``."""

@@ -56,7 +56,7 @@ class Ruled:
     outcome: Outcome
     actions: tuple[Action, ...]
     exception: str = ""
-    """Who lets it through, with ``excepted``."""
+    """Who lets it through, with ``excepted``; a part of it, with ``broken``."""
     errors: tuple[FieldError, ...] = ()
     """What the job hears with ``broken``; what it would have heard with ``excepted`` and ``let be``, where that is known."""
     measures: tuple[Measure, ...] = ()
@@ -155,10 +155,11 @@ class Trace:
         ruled.measures = tuple(limits.measured(limit, info, evaluate=evaluate))
         told = found.broken or found.new or found.found
         ruled.errors = tuple(violation.error for violation in told)
+        ruled.exception = ", ".join(found.exceptions)
         if found.broken:
             ruled.outcome = "broken"
         elif found.new:
-            ruled.outcome, ruled.exception = "excepted", ", ".join(found.exceptions)
+            ruled.outcome = "excepted"
         elif found.found:
             ruled.outcome = "let be"
 

@@ -69,8 +69,13 @@ _FOLLOWS: Final = "'*error*'"
 _WANTED: Final[Mapping[str, tuple[str, ...]]] = {
     "bool": ("BOOL", "DYN"),
     "string": ("STRING", "DYN"),
+    "text": ("STRING", "NULL", "DYN"),
 }
-_WORDS: Final = {"bool": "true or false (bool)", "string": "a text (string)"}
+_WORDS: Final = {
+    "bool": "true or false (bool)",
+    "string": "a text (string)",
+    "text": "a text (string), or null",
+}
 
 
 def compile(  # noqa: A001 - as in re.compile: always read with the package before it

@@ -333,6 +333,56 @@ def test_audit_annotations_are_given_to_the_api_server() -> None:
     assert review["response"]["auditAnnotations"] == {"rules.nodes": "3"}
 
 
+def audit(job: Any, *documents: Json) -> Json:
+    found: Json = admit(job, *documents).review["response"].get("auditAnnotations", {})
+    return found
+
+
+def test_an_annotation_and_a_rule_of_one_name_are_both_in_the_audit_log() -> None:
+    rules = policy(
+        **LIMIT,
+        actions=["Audit"],
+        auditAnnotations=[{"key": "few", "valueExpression": "string(totals.nodes)"}],
+    )
+    assert audit(make_train_job().nodes(3), rules) == {
+        "rules.few": "3",
+        "rules.few.rule": "the job has 3 nodes, and at most 2 is allowed",
+    }
+
+
+def test_every_way_in_which_a_rule_is_broken_is_in_the_audit_log() -> None:
+    both = {"name": "cpu", "resource": "cpu", "total": {"max": 2}, "perNode": {"max": "500m"}}
+    text = audit(make_train_job().nodes(3), policy(limits=[both], actions=["Audit"]))["rules.cpu"]
+    assert text.startswith("cpu of all pods that run at one time is 3 (node: 3 pods with 1)")
+    assert "; cpu of one pod of job node is 1 (" in text
+
+
+def test_rules_of_policies_with_long_names_have_keys_of_their_own_in_the_audit_log() -> None:
+    rules = [{"name": f"rule-{i}", "nodes": {"max": i}} for i in range(2)]
+    found = audit(make_train_job().nodes(3), policy("p" * 100, limits=rules, actions=["Audit"]))
+    assert len(found) == 2
+    assert all(len(key) <= 63 for key in found)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("totals.nodes", "must give a text (string), or null, and gives int"),
+        ("dyn(totals.nodes)", "must be a text, or null, is of type int"),
+    ],
+)
+def test_an_audit_annotation_that_is_no_text_is_a_fault(expression: str, said: str) -> None:
+    rules = policy(auditAnnotations=[{"key": "n", "valueExpression": expression}])
+    [error] = refusals(admit(make_train_job(), rules))
+    assert said in error
+
+
+@pytest.mark.parametrize("expression", ["null", "''"])
+def test_an_audit_annotation_may_be_left_out(expression: str) -> None:
+    rules = policy(auditAnnotations=[{"key": "n", "valueExpression": expression}])
+    assert audit(make_train_job(), rules) == {}
+
+
 def test_a_message_that_cannot_be_worked_out_gives_way_to_the_plain_one() -> None:
     rules = policy(
         validations=[
