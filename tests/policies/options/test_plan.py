@@ -154,6 +154,7 @@ def test_null_writes_nothing(section: Any) -> None:
         ({"suspend": E("x")}, "yes", "must be true or false"),
         ({"managedBy": E("x")}, "me", "must be trainer.kubeflow.org/trainjob-controller"),
         (spec(nodeSelector={"a": E("x")}), ["b"], "must be of type string"),
+        (spec(nodeSelector={"a": E("x")}), "a b", "a valid label must be"),
         (spec(tolerations=E("x")), [{"operator": "Equal"}], "operator must be Exists"),
         (spec(volumes=E("x")), [{"name": "v"}, {"name": "v"}], "Duplicate value"),
         (spec(affinity=E("x")), {"nodeAffinity": 5}, "must be of type object"),

@@ -258,6 +258,20 @@ SPEC = "podTemplateOverrides[0].spec"
             (f".{SPEC}.tolerations[0].value: Invalid value", "must be empty"),
             pieces=True,
         ),
+        "a selector that no pod may have": Mistake(
+            spec(nodeSelector={"a b": "x", "pool": "no pool"}),
+            (
+                f'.{SPEC}.nodeSelector[a b]: Invalid value: "a b": name part must consist of',
+                f'.{SPEC}.nodeSelector[pool]: Invalid value: "no pool": a valid label must be',
+            ),
+            pieces=True,
+        ),
+        "an expression for a whole spec that is none": Mistake(
+            {"podTemplateOverrides": [{"spec": {"expression": 5}}]},
+            (
+                ".podTemplateOverrides[0].spec.expression: Invalid value: 5: must be a CEL expression, as a string",
+            ),
+        ),
         "an expression for a whole spec": Mistake(
             {"podTemplateOverrides": [{"spec": E}]},
             (f".{SPEC}: Forbidden: write the expressions for the fields",),
