@@ -149,6 +149,8 @@ def test_null_writes_nothing(section: Any) -> None:
         ({"labels": {"l": E("x")}}, "a b", "a valid label must be"),
         ({"trainer": {"image": E("x")}}, 5, "must be of type string"),
         ({"trainer": {"numNodes": E("x")}}, "5", "must be a whole number"),
+        ({"trainer": {"resourcesPerNode": {"limits": {"cpu": E("x")}}}}, -1, "must be 0 or more"),
+        ({"trainer": {"resourcesPerNode": E("x")}}, {"limits": {"gpu": 1}}, "must be of cpu,"),
         ({"trainer": {"numNodes": E("x")}}, True, "must be a whole number"),
         ({"trainer": {"numNodes": {"max": E("x")}}}, 0, "must be at least 1"),
         ({"suspend": E("x")}, "yes", "must be true or false"),

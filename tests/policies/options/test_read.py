@@ -235,6 +235,22 @@ SPEC = "podTemplateOverrides[0].spec"
             {"trainer": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}},
             ('.trainer.env[1].name: Duplicate value: "A"',),
         ),
+        "amounts that no pod may ask for": Mistake(
+            {
+                "trainer": {
+                    "resourcesPerNode": {
+                        "limits": {"gpu": 1, "nvidia.com/gpu": "500m", "cpu": E},
+                        "requests": {"memory": "-1"},
+                    }
+                }
+            },
+            (
+                ".trainer.resourcesPerNode.limits[gpu]: Invalid value: 1: must be of cpu, memory",
+                '.trainer.resourcesPerNode.limits[nvidia.com/gpu]: Invalid value: "500m": must be a whole number',
+                '.trainer.resourcesPerNode.requests[memory]: Invalid value: "-1": must be 0 or more',
+            ),
+            pieces=True,
+        ),
         "a relative mount": Mistake(
             spec(containers=[{"name": "a", "volumeMounts": [{"name": "v", "mountPath": "x"}]}]),
             (
