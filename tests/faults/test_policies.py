@@ -237,7 +237,7 @@ def test_b087_an_amount_that_is_none_is_a_mistake_of_an_expression(amount: str) 
     assert "is not Ready: spec.validations[0].expression" in warning
     [(_, found)] = Folder.of(rules).engine.policies.problems()
     assert f'invalid quantity "{amount}"' in found[0].detail
-    assert found[0].detail.startswith("column 50: ")
+    assert found[0].detail.startswith("column 48: ")
 
 
 @pytest.mark.parametrize(
