@@ -317,7 +317,7 @@ class _TooLong(Exception):
 
     def __init__(self, outcome: Outcome, text: str) -> None:
         super().__init__(text)
-        self.outcome = outcome
+        self.outcome: Outcome = outcome
 
 
 def _ignore(_event: Event) -> None:
@@ -525,7 +525,8 @@ class Pool:
         )
         # A worker that is full is killed for this question, whoever ends it. One that has only grown may owe it to
         # all that it was asked.
-        self._strike(question, "memory" if is_full else "answered")
+        outcome: Outcome = "memory" if is_full else "answered"
+        self._strike(question, outcome)
         job.finish(reply.answers)
         return not reply.retire
 
