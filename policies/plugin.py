@@ -198,6 +198,7 @@ class PlatformPolicy(
             plan = self._plan(run, matched, subject)
             if plan is not None:
                 (applied_ if matched.effect.mutate == "Apply" else announced).append(plan)
+        run.wish(mode, {plan.key: plan.writes for plan in applied_})
         by_key = {matched.key: matched for matched in writing}
         self._place(run, draft, mode, merging.decide(applied_), by_key)
         if announced:
@@ -237,22 +238,21 @@ class PlatformPolicy(
                 if str(matched.key) in named:
                     run.fail(matched, str(replace(finding, origin="")))
         if draft.revision != revision:
-            run.writers.update((key, by_key[key]) for one in decision.decided for key in one.keys)
-            self._ask_for_another_round(run)
+            self._ask_for_another_round(run, by_key)
 
     @staticmethod
-    def _ask_for_another_round(run: Run) -> None:
+    def _ask_for_another_round(run: Run, writers: Mapping[Key, Matched]) -> None:
         if not run.may_change or run.ctx.is_update:
             return
         run.ctx.again = True
         if run.ctx.round == MOST_ROUNDS:
-            writers = {**run.wrote_before, **run.writers}
-            others = ", ".join(map(str, sorted(writers)))
-            for _, matched in sorted(writers.items()):
+            restless = run.restless or writers
+            names = ", ".join(map(str, sorted(restless)))
+            for _, matched in sorted(restless.items()):
                 run.fail(
                     matched,
                     f"what policies write still changes in round {MOST_ROUNDS}: a value changes what matches, and that "
-                    f"the value; these write: {others}",
+                    f"the value; these change: {names}",
                 )
 
     @staticmethod

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from policies.strikes import Strikes
     from policies.trace import Trace
     from policies.view import View
+    from policies.writes import Mode, Write
 
 MISSING: Final = object()
+
+SETTLED: Final = 2
+"""The round after which wishes no longer change where policies come to rest: what one writes may be what another selects."""
 
 Answered = Mapping["Path", Any]
 """Values of a policy's expressions by where they stand; an ExpressionFault where there is none."""
@@ -60,10 +64,10 @@ class Run:
     warnings: list[str] = field(default_factory=list)
     conflicts: set[Key] = field(default_factory=set)
     """Who wants what another of the same priority wants otherwise."""
-    writers: dict[Key, Matched] = field(default_factory=dict)
-    """Who wrote in this round."""
-    wrote_before: dict[Key, Matched] = field(default_factory=dict)
-    """Who wrote in the round before it, and may not match any more for that."""
+    wishes: dict[Mode, Mapping[Key, Sequence[Write]]] = field(default_factory=dict)
+    """What each policy wanted to write at the last look."""
+    restless: dict[Key, Matched] = field(default_factory=dict)
+    """Whose wishes still changed after the second round, by a value or because it matched no more."""
     excepted: list[tuple[Matched, str, str]] = field(default_factory=list)
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
     misses: dict[Key, list[Miss]] = field(default_factory=dict)
@@ -86,9 +90,17 @@ class Run:
     def begin_round(self) -> None:
         """What was found wrong in an earlier round may be mended by now."""
         self.faults, self.warnings, self.failed = {}, [], {}
-        self.wrote_before, self.writers = self.writers, {}
         if self.trace is not None:
             self.trace.begin_round()
+
+    def wish(self, mode: Mode, wishes: Mapping[Key, Sequence[Write]]) -> None:
+        """What the policies want to write in this round."""
+        before = self.wishes.get(mode)
+        if before is not None and self.ctx.round > SETTLED:
+            for matched in self.candidates:
+                if before.get(matched.key) != wishes.get(matched.key):
+                    self.restless[matched.key] = matched
+        self.wishes[mode] = wishes
 
     def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
         """Find the policies that match the job as it is now."""
@@ -217,13 +229,14 @@ class Run:
             self.faults[matched.key] = Fault(matched, fields.forbidden("", text))
 
     def conflict(self, matched: Matched, conflict: Conflict) -> None:
-        """Policies of equal priority want different things: neither is written, and each one's failurePolicy decides."""
+        """Policies want what cannot be together: nothing of it is written, and each one's failurePolicy decides."""
         others = ", ".join(str(key) for key in conflict.keys if key != matched.key)
         self.conflicts.add(matched.key)
-        self.fail(
-            matched,
-            f"conflicts with {others} of the same priority about {conflict.place}: neither value is written",
-        )
+        if conflict.is_of_ranges:
+            text = f"conflicts with {others} about {conflict.place}: no number is in all of their ranges, and none is written"
+        else:
+            text = f"conflicts with {others} of the same priority about {conflict.place}: neither value is written"
+        self.fail(matched, text)
 
     def warn(self, text: str) -> None:
         """Say something once."""

@@ -124,6 +124,27 @@ def test_equal_priorities_that_differ_write_nothing_and_both_are_named() -> None
     ]
 
 
+def test_ranges_without_a_common_number_are_found_when_they_are_loaded() -> None:
+    low = policy("low", overrides={"trainer": {"numNodes": {"max": 2}}})
+    high = policy("high", overrides={"trainer": {"numNodes": {"min": 3, "max": 9}}})
+    wide = policy("wide", overrides={"trainer": {"numNodes": {"max": 5}}})
+    job = make_train_job().nodes(2)
+    errors = refusals(admit(job, low, high, wide))
+    assert [error.partition("]")[0] for error in errors] == ["[high", "[low"]
+    assert "TrainJobPolicy high is about the same jobs and wants spec.trainer.numNodes" in errors[1]
+    assert "to be at least 3 (spec.overrides.trainer.numNodes.min): no number" in errors[1]
+    assert admit(job, low, wide).allowed
+
+
+def test_ranges_of_any_priority_conflict_and_nobody_claims_it_is_the_same() -> None:
+    low = policy("low", priority=5, overrides={"trainer": {"numNodes": {"max": 2}}})
+    high = policy("high", overrides={"trainer": {"numNodes": {"min": 3}}})
+    errors = refusals(admit(make_train_job().nodes(2), low, high))
+    assert len(errors) == 2
+    assert all("no number is in all of their ranges" in error for error in errors)
+    assert not any("same priority" in error for error in errors)
+
+
 def test_a_conflict_of_policies_that_may_be_ignored_is_passed_over_and_said() -> None:
     one = policy("one", failurePolicy="Ignore", defaults={"labels": {"queue": "one"}})
     two = policy(
@@ -176,6 +197,29 @@ def test_policies_that_never_come_to_rest_are_named() -> None:
     )
     [error] = refusals(admit(make_train_job(), rules))
     assert error.startswith("[rules] Forbidden: what policies write still changes in round 4")
+
+
+def test_all_that_still_change_are_named_and_nobody_else() -> None:
+    """One sets what the other selects, and that what the first does not: neither comes to rest, and not in one round."""
+    sets = policy(
+        "sets",
+        match={"objectSelector": {"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}},
+        overrides={"labels": {"a": "1"}},
+    )
+    answers = policy(
+        "answers",
+        match={"objectSelector": {"matchLabels": {"a": "1"}}},
+        overrides={"labels": {"b": "1"}},
+    )
+    calm = policy("calm", priority=1, defaults=QUEUE, overrides={"labels": {"c": "1"}})
+    late = policy(
+        "late",
+        match={"objectSelector": {"matchLabels": {"c": "1"}}},
+        overrides={"labels": {"d": "1"}},
+    )
+    errors = refusals(admit(make_train_job(), sets, answers, calm, late))
+    assert [error.partition("]")[0] for error in errors] == ["[answers", "[sets"]
+    assert all(error.endswith("these change: answers, sets") for error in errors)
 
 
 @pytest.mark.parametrize(
