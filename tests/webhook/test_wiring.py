@@ -232,12 +232,11 @@ async def test_a_policy_that_took_its_workers_down_is_out_and_nothing_of_it_is_d
 
     async def story(running: Running) -> None:
         client = await running.connect()
-        said = ""
-        while "not Ready until it changes" not in said:
-            reply = await client.post("/mutate?timeout=30s", body)
-            said = str(reply.json["response"]["warnings"])
+        response: dict[str, Any] = {"warnings": []}
+        while "not Ready until it changes" not in str(response["warnings"]):
+            response = (await client.post("/mutate?timeout=30s", body)).json["response"]
         client.close()
-        patch = base64.b64decode(reply.json["response"].get("patch", ""))
+        patch = base64.b64decode(response.get("patch", ""))
         assert b"half" not in patch
         metrics = (await running.ask("/metrics"))[1]
         assert 'outcome="quarantined"} 1.0' in metrics
