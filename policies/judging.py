@@ -149,15 +149,19 @@ class Judge:
         evaluate = lookup(answered)
         broken = [*self._broken_limits(matched, evaluate, loosening)]
         broken += self._advice(matched, evaluate)
-        failed = [*self._failed(matched, answered, loosening)]
+        failed = [*self._failed(matched, answered)]
         if failed and self._old is not None:
             failed = yield from self._newly(matched, failed)
+        off = {name: each.off for name, each in loosening.rules.items() if each.off}
+        excepted = {v.name: off[v.name] for v in failed if v.name in off}
+        run.excepted += [(matched, name, by) for name, by in excepted.items()]
+        failed = [v for v in failed if v.name not in excepted]
         if failed:
             broken += yield from self._explained(matched, failed)
         if run.trace is not None:
             told = {each.rule: each.errors for each in broken}
             asked = list(self._validations(matched))
-            run.trace.validations(matched, asked, answered, loosening, told)
+            run.trace.validations(matched, asked, answered, excepted, told)
         return broken
 
     def _loosening(self, policy: Policy) -> exceptions.Loosening:
@@ -193,15 +197,10 @@ class Judge:
             if found.broken:
                 yield _broken(matched, limit.name, limit.actions, [v.error for v in found.broken])
 
-    def _failed(
-        self, matched: Matched, answered: Answered, loosening: exceptions.Loosening
-    ) -> Iterator[Validation]:
+    def _failed(self, matched: Matched, answered: Answered) -> Iterator[Validation]:
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
-            loosened = loosening.rules.get(validation.name, _AS_IT_IS)
-            if value is False and loosened.off:
-                self._run.excepted.append((matched, validation.name, loosened.off))
-            elif value is False:
+            if value is False:
                 yield validation
             elif value is not True:
                 self._run.fail(matched, f"{validation.name}: {why_not(value)}")

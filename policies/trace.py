@@ -168,10 +168,13 @@ class Trace:
         matched: Matched,
         asked: Sequence[Validation],
         answered: Mapping[Path, Any],
-        loosening: exceptions.Loosening,
+        excepted: Mapping[str, str],
         broken: Mapping[str, tuple[FieldError, ...]],
     ) -> None:
-        """Validations were evaluated; ``broken`` are those that the job must answer for, and in which words."""
+        """Validations were evaluated; ``broken`` are those that the job must answer for, and in which words.
+
+        ``excepted`` are those that an exception lets through, with its name.
+        """
         out = self.rules.setdefault(matched.key, [])
         for validation in asked:
             value = answered.get(validation.expression.path)
@@ -183,7 +186,6 @@ class Trace:
                 expression=validation.expression,
             )
             out.append(ruled)
-            loosened = loosening.rules.get(validation.name)
             if type(value) is bool:
                 self.held[matched.key, validation.name] = value
             if value is True:
@@ -191,8 +193,8 @@ class Trace:
             if value is not False:
                 ruled.outcome = "fault"
                 ruled.fault = value.message if isinstance(value, ExpressionFault) else "no value"
-            elif loosened is not None and loosened.off:
-                ruled.outcome, ruled.exception = "excepted", loosened.off
+            elif validation.name in excepted:
+                ruled.outcome, ruled.exception = "excepted", excepted[validation.name]
             elif validation.name in broken:
                 ruled.outcome, ruled.errors = "broken", broken[validation.name]
             else:

@@ -600,12 +600,29 @@ def test_what_an_exception_does_not_let_through_is_told_beside_it() -> None:
     assert text.endswith("; excepted by big-run")
 
 
-def test_an_exception_lets_nothing_through_that_a_stored_job_broke_already() -> None:
+@pytest.mark.parametrize(
+    ("rules", "more"),
+    [
+        (OFFERS, {"grant": {"few": {"nodes": {"max": 9}}}}),
+        (OFFERS, {}),
+        (
+            policy(
+                exceptions={"rules": ["few"]},
+                validations=[{"name": "few", "expression": "totals.nodes < 3"}],
+            ),
+            {},
+        ),
+    ],
+    ids=["granted", "off", "validation"],
+)
+def test_an_exception_lets_nothing_through_that_a_stored_job_broke_already(
+    rules: Json, more: Json
+) -> None:
     before = stored(admit(make_train_job().nodes(9).suspended()))
     patch = make_train_job().patch("example.com/a", job_patch("node", pod={"nodeSelector": {}}))
     patched = deepcopy(before.obj)
     patched["spec"]["runtimePatches"] = patch.obj["spec"]["runtimePatches"]
-    folder = Folder.of(RUNTIME, OFFERS, an_exception(grant={"few": {"nodes": {"max": 9}}}))
+    folder = Folder.of(RUNTIME, rules, an_exception(**more))
     outcome = folder.admit(Given(patched), before)
     assert outcome.allowed
     assert "auditAnnotations" not in outcome.review["response"]
