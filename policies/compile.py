@@ -27,6 +27,7 @@ from policies.document import (
     expressions_of,
 )
 from policies.faults import ExpressionFault
+from policies.options import Custom
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -95,7 +96,14 @@ class CompiledPolicy:
         )
         """Whether its expressions are evaluated where they can be killed."""
         texts = [[str(path), p.wants, p.text] for path, p in self.programs.items()]
-        self.digest = hashlib.sha256(orjson.dumps([str(self.key), texts])).hexdigest()
+        calls = [
+            [str(o.path), o.declared.installed, o.args]
+            for o in (*policy.defaults, *policy.overrides)
+            if isinstance(o, Custom)
+        ]
+        about = orjson.dumps([str(self.key), texts, ascii(calls)])
+        self.digest = hashlib.sha256(about).hexdigest()
+        """Of all that workers are asked of it: as long as that stays, a quarantine stays."""
         self.is_static = not (
             policy.match_conditions
             or policy.match.object_selector != Selector()
@@ -176,7 +184,7 @@ def wanted_of(policy: Policy) -> Iterator[tuple[Expression, cel.Wants, str]]:
         if validation.message_expression is not None:
             yield validation.message_expression, "string", ""
     for _, expression in policy.audit_annotations:
-        yield expression, "any", ""
+        yield expression, "text", ""
 
 
 @dataclass(slots=True)

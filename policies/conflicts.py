@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from policies.compile import CompiledPolicy
     from policies.document import Policy, Selector
 
+_BOUNDS: Final = {"min": "at least", "max": "at most"}
 _WILD: Final = frozenset("*?")
 
 
@@ -35,11 +36,18 @@ class Pair(NamedTuple):
     @property
     def error(self) -> FieldError:
         """The same as an error of the first of the two."""
-        detail = (
-            f"{self.second.key.kind} {self.second.key} has the same priority ({self.first.policy.priority}) and sets "
-            f"{self.other} to {show(self.other.value)} ({self.other.path}): give one of them a higher priority, or let "
-            "only one say it"
-        )
+        other = self.other
+        who = f"{self.second.key.kind} {self.second.key}"
+        if other.rule in _BOUNDS:
+            detail = (
+                f"{who} is about the same jobs and wants {other} to be {_BOUNDS[other.rule]} {show(other.value)} "
+                f"({other.path}): no number is in both ranges"
+            )
+        else:
+            detail = (
+                f"{who} has the same priority ({self.first.policy.priority}) and sets {other} to {show(other.value)} "
+                f"({other.path}): give one of them a higher priority, or let only one say it"
+            )
         return fields.invalid(self.one.path, self.one.value, detail)
 
 
@@ -48,7 +56,7 @@ def mark(policies: Iterable[CompiledPolicy]) -> None:
     every = list(policies)
     found: dict[int, list[FieldError]] = {}
     for group in _groups(every, _signature):
-        for pair in _of_group(group):
+        for pair in (*_of_group(group), *_of_ranges(group)):
             found.setdefault(id(pair.first), []).append(pair.error)
     for policy in every:
         policy.problems = (*policy.own_problems, *found.get(id(policy), ()))
@@ -119,6 +127,27 @@ def _of_group(group: list[CompiledPolicy]) -> Iterator[Pair]:
             )
             if other is not None:
                 yield Pair(compiled, other[0], claim, other[1])
+
+
+def _of_ranges(group: list[CompiledPolicy]) -> Iterator[Pair]:
+    """The highest minimum and the lowest maximum of a place, where no number is between them; each seen from the other."""
+    bounds: dict[Any, dict[str, list[Claimed]]] = {}
+    for compiled in group:
+        for claim in claims_of(compiled.policy):
+            if claim.rule in _BOUNDS and claim.value is not COMPUTED:
+                sides = bounds.setdefault(claim.where, {"min": [], "max": []})
+                sides[claim.rule].append((compiled, claim))
+    for sides in bounds.values():
+        low = max(sides["min"], key=_bound, default=None)
+        high = min(sides["max"], key=_bound, default=None)
+        if low and high and low[0] is not high[0] and _bound(low) > _bound(high):
+            yield Pair(low[0], high[0], low[1], high[1])
+            yield Pair(high[0], low[0], high[1], low[1])
+
+
+def _bound(claimed: Claimed) -> int:
+    bound: int = claimed[1].value
+    return bound
 
 
 def _writes(policy: Policy) -> bool:

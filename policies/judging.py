@@ -6,6 +6,7 @@ stricter must never hold up a finalizer, a status or a job that runs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,8 @@ _SURROUNDINGS: Final = frozenset({"request", "namespaceObject", "params", "varia
 """Variables that say nothing of the job."""
 _AS_IT_IS: Final = exceptions.Loosened()
 _LONGEST_KEY: Final = 63
+_MARK: Final = 8
+"""Characters of a hash at the end of a key that is cut."""
 _LONGEST_AUDIT: Final = 1024
 """Characters of an audit annotation: an audit log is read by people, and paid for by the byte."""
 
@@ -94,11 +97,11 @@ class Judge:
             broken += yield from self._rules(matched, answers.get(matched.key, {}))
         for each in broken:
             run.acted.append((each.matched.key, each.actions))
-            self._act(each.actions, each.errors, f"{each.matched.key}/{each.rule}")
+            self._act(each.actions, each.errors, each.matched, each.rule)
         self._annotate(answers)
         if not self._metadata_only:
             for fault in run.faults.values():
-                self._act(fault.matched.effect.actions, (fault.error,), str(fault.matched.key))
+                self._act(fault.matched.effect.actions, (fault.error,), fault.matched)
         self._findings.warn(*run.warnings)
         return self._findings
 
@@ -146,15 +149,19 @@ class Judge:
         evaluate = lookup(answered)
         broken = [*self._broken_limits(matched, evaluate, loosening)]
         broken += self._advice(matched, evaluate)
-        failed = [*self._failed(matched, answered, loosening)]
+        failed = [*self._failed(matched, answered)]
         if failed and self._old is not None:
             failed = yield from self._newly(matched, failed)
+        off = {name: each.off for name, each in loosening.rules.items() if each.off}
+        excepted = {v.name: off[v.name] for v in failed if v.name in off}
+        run.excepted += [(matched, name, by) for name, by in excepted.items()]
+        failed = [v for v in failed if v.name not in excepted]
         if failed:
             broken += yield from self._explained(matched, failed)
         if run.trace is not None:
             told = {each.rule: each.errors for each in broken}
             asked = list(self._validations(matched))
-            run.trace.validations(matched, asked, answered, loosening, told)
+            run.trace.validations(matched, asked, answered, excepted, told)
         return broken
 
     def _loosening(self, policy: Policy) -> exceptions.Loosening:
@@ -176,47 +183,44 @@ class Judge:
         run = self._run
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
+            found: limits.Checked | ExpressionFault
             try:
                 found = self._check(limit, evaluate, loosened)
             except ExpressionFault as fault:
                 run.fail(matched, f"{limit.name}: {fault}")
-                if run.trace is not None:
-                    run.trace.limit(matched, limit, fault, loosened, self._info, evaluate)
-                continue
+                found = fault
             if run.trace is not None:
-                run.trace.limit(matched, limit, found, loosened, self._info, evaluate)
-            if found and loosened.off:
-                run.excepted.append((matched.key, limit.name, loosened.off))
-            elif found:
-                yield _broken(matched, limit.name, limit.actions, [v.error for v in found])
+                run.trace.limit(matched, limit, found, self._info, evaluate)
+            if isinstance(found, ExpressionFault):
+                continue
+            run.excepted += [(matched, limit.name, by) for by in found.exceptions]
+            if found.broken:
+                yield _broken(matched, limit.name, limit.actions, [v.error for v in found.broken])
 
-    def _failed(
-        self, matched: Matched, answered: Answered, loosening: exceptions.Loosening
-    ) -> Iterator[Validation]:
+    def _failed(self, matched: Matched, answered: Answered) -> Iterator[Validation]:
         for validation in self._validations(matched):
             value = answered.get(validation.expression.path)
-            loosened = loosening.rules.get(validation.name, _AS_IT_IS)
-            if value is False and loosened.off:
-                self._run.excepted.append((matched.key, validation.name, loosened.off))
-            elif value is False:
+            if value is False:
                 yield validation
             elif value is not True:
                 self._run.fail(matched, f"{validation.name}: {why_not(value)}")
 
     def _check(
         self, limit: Limit, evaluate: Evaluate, loosened: exceptions.Loosened
-    ) -> list[limits.Violation]:
+    ) -> limits.Checked:
         """How the job breaks a limit; on UPDATE only in so far as the stored job does not.
 
         Bounds that the job itself decides are those of the job as it is now, for the stored one too.
         """
         ctx, grants = self._run.ctx, () if loosened.off else loosened.grants
         found = limits.check(limit, self._info, ctx, evaluate=evaluate, grants=grants)
+        if loosened.off:
+            found = [replace(violation, excepted_by=loosened.off) for violation in found]
         before = ctx.before() if found and self._old is not None else None
         if before is None:
-            return found
-        known = limits.check(limit, before, ctx, evaluate=evaluate, grants=grants)
-        return limits.worse(known, found)
+            return limits.Checked(found, found)
+        known = limits.check(limit, before, ctx, evaluate=evaluate)
+        return limits.Checked(found, limits.worse(known, found))
 
     def _advice(self, matched: Matched, evaluate: Evaluate) -> list[Broken]:
         """What options find wrong with the job: said where they are defaults, refused where they are overrides."""
@@ -268,7 +272,14 @@ class Judge:
 
     # What follows
 
-    def _act(self, actions: Sequence[Action], errors: Iterable[FieldError], origin: str) -> None:
+    def _act(
+        self,
+        actions: Sequence[Action],
+        errors: Iterable[FieldError],
+        matched: Matched,
+        rule: str = "",
+    ) -> None:
+        origin = f"{matched.key}/{rule}" if rule else str(matched.key)
         for error in errors:
             told = replace(error, origin=origin)
             if "Deny" in actions:
@@ -276,21 +287,26 @@ class Judge:
             if "Warn" in actions:
                 self._findings.warn(str(told))
             if "Audit" in actions:
-                self._run.ctx.audit[_audit_key(origin)] = error.detail
+                self._audit(_rule_key(matched, rule), error.detail)
 
     def _annotate(self, answers: Mapping[Key, Answered]) -> None:
-        """Audit annotations that policies ask for; null or an empty text means none."""
-        audit = self._run.ctx.audit
+        """Audit annotations that policies ask for, null or an empty text means none; and what exceptions let through."""
         for matched in self._run.matched:
             answered = answers.get(matched.key, {})
             for named in () if self._metadata_only else matched.policy.audit_annotations:
                 value = answered.get(named.expression.path)
                 if isinstance(value, ExpressionFault):
                     self._run.fail(matched, f"auditAnnotations[{named.name}]: {value.message}")
-                elif type(value) is str and value:
-                    audit[_audit_key(f"{matched.key}/{named.name}")] = value[:_LONGEST_AUDIT]
-        for key, rule, exception in self._run.excepted:
-            audit[_audit_key(f"{key}/{rule}")] = f"excepted by {exception}"
+                elif value:
+                    self._audit(_audit_key(f"{matched.key}/{named.name}"), value)
+        for matched, rule, exception in self._run.excepted:
+            self._audit(_rule_key(matched, rule), f"excepted by {exception}")
+
+    def _audit(self, key: str, text: str) -> None:
+        """Say it beside what is said there already: a rule can be broken in several ways."""
+        audit = self._run.ctx.audit
+        audit[key] = f"{audit[key]}; {text}" if key in audit else text
+        audit[key] = audit[key][:_LONGEST_AUDIT]
 
 
 def _broken(
@@ -299,6 +315,18 @@ def _broken(
     return Broken(matched, rule, matched.effect.actions_of(own), tuple(errors))
 
 
+def _rule_key(matched: Matched, rule: str) -> str:
+    """Where the audit log tells of a rule, or with "" of a fault; beside an annotation of its name, which is read by machines."""
+    if not rule:
+        return _audit_key(str(matched.key))
+    is_taken = any(named.name == rule for named in matched.policy.audit_annotations)
+    return _audit_key(f"{matched.key}/{rule}{'/rule' if is_taken else ''}")
+
+
 def _audit_key(origin: str) -> str:
-    """The name part of a qualified name, which has no slash and at most 63 characters."""
-    return origin.replace("/", ".")[:_LONGEST_KEY].rstrip(".-_")
+    """The name part of a qualified name: no slash, at most 63 characters, and no two origins alike."""
+    key = origin.replace("/", ".")
+    if len(key) <= _LONGEST_KEY:
+        return key
+    mark = hashlib.sha256(origin.encode()).hexdigest()[:_MARK]
+    return f"{key[: _LONGEST_KEY - _MARK - 1].rstrip('.-_')}-{mark}"

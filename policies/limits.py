@@ -1,14 +1,14 @@
 """Limits over the resolved job, without CEL: resources, nodes, pods, images, labels, runtimes.
 
 `check` gives every way in which a job breaks one limit, each with a name (`Violation.part`) and, where it is a number,
-how far it is beyond. Both are what exceptions and updates ask for: a grant takes away the violations that it covers,
+how far it is beyond. Both are what exceptions and updates ask for: a grant lets the violations through that it covers,
 and an update is refused only for those that it makes (`worse`). So neither can ever refuse what the rule allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,6 +45,27 @@ class Violation:
     """The amount, where the rule is about one."""
     excess: int = 0
     """How far it is beyond the bound, in nanos (10^-9 units); 0 where there is no more and less."""
+    excepted_by: str = ""
+    """Name of the exception that lets it through; "" where none does."""
+
+
+class Checked(NamedTuple):
+    """How a job breaks one limit."""
+
+    found: Sequence[Violation]
+    """In every way."""
+    new: Sequence[Violation]
+    """In which ways the stored job does not, or less."""
+
+    @property
+    def broken(self) -> list[Violation]:
+        """What the job must answer for."""
+        return [violation for violation in self.new if not violation.excepted_by]
+
+    @property
+    def exceptions(self) -> list[str]:
+        """Who lets the others through, each once."""
+        return list(dict.fromkeys(v.excepted_by for v in self.new if v.excepted_by))
 
 
 class Measure(NamedTuple):
@@ -89,7 +110,7 @@ def check(
     evaluate: Evaluate,
     grants: Sequence[Grant] = (),
 ) -> list[Violation]:
-    """Every way in which the job breaks the limit, but for those that a grant covers.
+    """Every way in which the job breaks the limit, with the grant that covers it, if one does.
 
     Raises ExpressionFault where a bound of the limit itself has no value, or none that is a number or a quantity; such
     a bound in a grant grants nothing.
@@ -101,11 +122,19 @@ def check(
         raise ExpressionFault(
             limit.path, f"has a pattern that cannot be used: it {error}"
         ) from error
-    return [
-        violation
-        for violation in found
-        if not any(covers(g.limit, violation.part, violation.there, evaluate) for g in grants)
-    ]
+    if not grants:
+        return found
+    return [replace(violation, excepted_by=_covered(case, violation)) for violation in found]
+
+
+def _covered(case: _Case, violation: Violation) -> str:
+    """Name of the first exception that grants it."""
+    covering = (
+        grant.by
+        for grant in case.grants
+        if covers(grant.limit, violation.part, violation.there, case.evaluate)
+    )
+    return next(covering, "")
 
 
 @lru_cache(maxsize=4096)

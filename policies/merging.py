@@ -59,6 +59,8 @@ class Conflict(NamedTuple):
 
     place: Place
     keys: tuple[Key, ...]
+    is_of_ranges: bool = False
+    """Then no priority decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _settle(place: Place, wish: _Wish) -> Decided | Conflict:
     high = min((number for _, number in wish.highs), default=None)
     bounds = [k for k, n in wish.lows if n == low] + [k for k, n in wish.highs if n == high]
     if low is not None and high is not None and low > high:
-        return Conflict(place, _once(bounds))
+        return Conflict(place, _once(bounds), is_of_ranges=True)
     if type(value) is int and value is not UNSET:
         value, clamped = clamp(value, low, high), value
         keys += [] if clamped == value else bounds

@@ -35,6 +35,7 @@ from policies.custom import asking
 from policies.judging import Judge
 from policies.options import Subject
 from policies.run import Run, lookup
+from policies.strikes import Strikes
 from policies.view import View
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class PlatformPolicy(
 
     def __init__(self) -> None:
         """Know no policies yet."""
+        self.strikes = Strikes()
+        """Which of them took workers down; those who run the workers add to it."""
         self._sets: tuple[tuple[Documents, PolicySet], ...] = ()
         """Of the last few snapshots: a request may still have the one before while the next is prepared."""
 
@@ -157,7 +160,7 @@ class PlatformPolicy(
             policies = self.policies(ctx.cluster)
             place, candidates = policies.candidates(ctx, job)
             creator = trace.creator_of(ctx, record.read)
-            kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator)
+            kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator, self.strikes)
             kept.trace = trace.trace_of(ctx)
             if kept.trace is not None:
                 kept.trace.run = kept
@@ -179,7 +182,7 @@ class PlatformPolicy(
             (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
         ]
         answers = yield from run.ask(view, asked)
-        called = [(m.key, _options(m.policy, mode)) for m in writing]
+        called = [(m.compiled, _options(m.policy, mode)) for m in writing]
         outcomes = yield from asking.call(run.ctx, info, draft.raw, called)
         applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []
@@ -195,6 +198,7 @@ class PlatformPolicy(
             plan = self._plan(run, matched, subject)
             if plan is not None:
                 (applied_ if matched.effect.mutate == "Apply" else announced).append(plan)
+        run.wish(mode, {plan.key: plan.writes for plan in applied_})
         by_key = {matched.key: matched for matched in writing}
         self._place(run, draft, mode, merging.decide(applied_), by_key)
         if announced:
@@ -234,25 +238,24 @@ class PlatformPolicy(
                 if str(matched.key) in named:
                     run.fail(matched, str(replace(finding, origin="")))
         if draft.revision != revision:
-            run.writers.update((key, by_key[key]) for one in decision.decided for key in one.keys)
-            self._ask_for_another_round(run)
+            self._ask_for_another_round(run, by_key)
 
     @staticmethod
-    def _ask_for_another_round(run: Run) -> None:
+    def _ask_for_another_round(run: Run, writers: Mapping[Key, Matched]) -> None:
         if not run.may_change or run.ctx.is_update:
             return
         run.ctx.again = True
         if run.ctx.round == MOST_ROUNDS:
-            writers = {**run.wrote_before, **run.writers}
-            others = ", ".join(map(str, sorted(writers)))
-            for _, matched in sorted(writers.items()):
+            restless = run.restless or writers
+            names = ", ".join(map(str, sorted(restless)))
+            for _, matched in sorted(restless.items()):
                 policy = matched.policy
                 calls = any(one.reads_job for one in (*policy.defaults, *policy.overrides))
                 or_else = ", or an option gives another value each time" if calls else ""
                 run.fail(
                     matched,
                     f"what policies write still changes in round {MOST_ROUNDS}: a value changes what matches, and that "
-                    f"the value{or_else}; these write: {others}",
+                    f"the value{or_else}; these change: {names}",
                 )
 
     @staticmethod

@@ -12,6 +12,7 @@ from policies import cel, matching
 from policies.compile import Matched, params_of
 from policies.faults import ExpressionFault
 from policies.matching import Miss
+from policies.strikes import NOT_READY
 
 if TYPE_CHECKING:
     from plugins.framework.api.trainjob import TrainJob
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
     from policies.matching import Creator, Place
     from policies.merging import Conflict
     from policies.placing import Effect
+    from policies.strikes import Strikes
     from policies.trace import Trace
     from policies.view import View
+    from policies.writes import Mode, Write
 
 MISSING: Final = object()
+
+SETTLED: Final = 2
+"""The round after which wishes no longer change where policies come to rest: what one writes may be what another selects."""
 
 Answered = Mapping["Path", Any]
 """Values of a policy's expressions by where they stand; an ExpressionFault where there is none."""
@@ -51,17 +57,18 @@ class Run:
     candidates: tuple[Matched, ...]
     """Those that may be about a job of this namespace, operation and runtime."""
     creator: Creator
+    strikes: Strikes
     matched: list[Matched] = field(default_factory=list)
     """Those that are about the job as it was at the last look."""
     faults: dict[Key, Fault] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     conflicts: set[Key] = field(default_factory=set)
     """Who wants what another of the same priority wants otherwise."""
-    writers: dict[Key, Matched] = field(default_factory=dict)
-    """Who wrote in this round."""
-    wrote_before: dict[Key, Matched] = field(default_factory=dict)
-    """Who wrote in the round before it, and may not match any more for that."""
-    excepted: list[tuple[Key, str, str]] = field(default_factory=list)
+    wishes: dict[Mode, Mapping[Key, Sequence[Write]]] = field(default_factory=dict)
+    """What each policy wanted to write at the last look."""
+    restless: dict[Key, Matched] = field(default_factory=dict)
+    """Whose wishes still changed after the second round, by a value or because it matched no more."""
+    excepted: list[tuple[Matched, str, str]] = field(default_factory=list)
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
     misses: dict[Key, list[Miss]] = field(default_factory=dict)
     """Why candidates do not match, for ``explain``."""
@@ -83,9 +90,17 @@ class Run:
     def begin_round(self) -> None:
         """What was found wrong in an earlier round may be mended by now."""
         self.faults, self.warnings, self.failed = {}, [], {}
-        self.wrote_before, self.writers = self.writers, {}
         if self.trace is not None:
             self.trace.begin_round()
+
+    def wish(self, mode: Mode, wishes: Mapping[Key, Sequence[Write]]) -> None:
+        """What the policies want to write in this round."""
+        before = self.wishes.get(mode)
+        if before is not None and self.ctx.round > SETTLED:
+            for matched in self.candidates:
+                if before.get(matched.key) != wishes.get(matched.key):
+                    self.restless[matched.key] = matched
+        self.wishes[mode] = wishes
 
     def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
         """Find the policies that match the job as it is now."""
@@ -94,7 +109,8 @@ class Run:
         old_labels = None if old is None else type(job)(old).labels
         asked: list[tuple[Matched, Sequence[Expression]]] = []
         for matched in self.candidates:
-            if matched.compiled.is_unconditional and not matched.compiled.problems:
+            problem = self._problem(matched.compiled)
+            if matched.compiled.is_unconditional and not problem:
                 asked.append((matched, ()))
                 continue
             policy = matched.policy
@@ -111,14 +127,22 @@ class Run:
                 missed.append(Miss("params", "the ConfigMap is not there, and notFound is Allow"))
             if missed:
                 self.misses[matched.key] = missed
-            elif matched.compiled.problems:
-                self.fail(matched, unsound(matched.compiled))
+            elif problem:
+                self.fail(matched, problem)
             else:
                 asked.append((matched, [c.expression for c in policy.match_conditions]))
         answers = yield from self.ask(view, asked)
         for matched, conditions in asked:
             if not conditions or self._holds(matched, conditions, answers.get(matched.key, {})):
                 self.matched.append(matched)
+
+    def _problem(self, compiled: CompiledPolicy) -> str:
+        """Why a policy is not Ready, and nothing of it may be done; empty where it is."""
+        if compiled.problems:
+            return unsound(compiled)
+        if self.strikes.quarantined and self.strikes.is_out(str(compiled.key), compiled.digest):
+            return NOT_READY
+        return ""
 
     def _lacks_params(self, policy: Policy) -> bool:
         wanted = policy.params
@@ -205,13 +229,14 @@ class Run:
             self.faults[matched.key] = Fault(matched, fields.forbidden("", text))
 
     def conflict(self, matched: Matched, conflict: Conflict) -> None:
-        """Policies of equal priority want different things: neither is written, and each one's failurePolicy decides."""
+        """Policies want what cannot be together: nothing of it is written, and each one's failurePolicy decides."""
         others = ", ".join(str(key) for key in conflict.keys if key != matched.key)
         self.conflicts.add(matched.key)
-        self.fail(
-            matched,
-            f"conflicts with {others} of the same priority about {conflict.place}: neither value is written",
-        )
+        if conflict.is_of_ranges:
+            text = f"conflicts with {others} about {conflict.place}: no number is in all of their ranges, and none is written"
+        else:
+            text = f"conflicts with {others} of the same priority about {conflict.place}: neither value is written"
+        self.fail(matched, text)
 
     def warn(self, text: str) -> None:
         """Say something once."""
@@ -220,7 +245,7 @@ class Run:
 
 
 def unsound(compiled: CompiledPolicy) -> str:
-    """Why a policy is not Ready."""
+    """What is wrong with it, in a line."""
     more = len(compiled.problems) - 1
     also = f" (and {more} more; `stationmaster lint` says all)" if more else ""
     return f"the policy is not Ready: {compiled.problems[0]}{also}"

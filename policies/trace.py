@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from plugins.framework.info import Info
     from policies.compile import Matched
     from policies.document import Action, Expression, Key, Limit, Policy, Validation
-    from policies.limits import Measure, Violation
+    from policies.limits import Checked, Measure
     from policies.matching import Creator
     from policies.options import Option
     from policies.placing import Effect
@@ -56,7 +56,7 @@ class Ruled:
     outcome: Outcome
     actions: tuple[Action, ...]
     exception: str = ""
-    """Who lets it through, with ``excepted``."""
+    """Who lets it through, with ``excepted``; a part of it, with ``broken``."""
     errors: tuple[FieldError, ...] = ()
     """What the job hears with ``broken``; what it would have heard with ``excepted`` and ``let be``, where that is known."""
     measures: tuple[Measure, ...] = ()
@@ -136,12 +136,11 @@ class Trace:
         self,
         matched: Matched,
         limit: Limit,
-        found: Sequence[Violation] | ExpressionFault,
-        loosened: exceptions.Loosened,
+        found: Checked | ExpressionFault,
         info: Info,
         evaluate: Callable[[Expression], Any],
     ) -> None:
-        """A limit was checked: these violations are left of it."""
+        """A limit was checked."""
         ruled = Ruled(
             name=limit.name,
             kind="limit",
@@ -152,30 +151,30 @@ class Trace:
         if isinstance(found, ExpressionFault):
             ruled.outcome, ruled.fault = "fault", str(found)
             return
-        self.held[matched.key, limit.name] = not found
+        self.held[matched.key, limit.name] = not found.new
         ruled.measures = tuple(limits.measured(limit, info, evaluate=evaluate))
-        if found:
-            ruled.outcome = "excepted" if loosened.off else "broken"
-            ruled.exception = loosened.off
-            ruled.errors = tuple(violation.error for violation in found)
-            return
-        plain = limits.check(limit, info, self.ctx, evaluate=evaluate)
-        if not plain:
-            return
-        left = limits.check(limit, info, self.ctx, evaluate=evaluate, grants=loosened.grants)
-        ruled.outcome = "let be" if left else "excepted"
-        ruled.exception = "" if left else ", ".join(dict.fromkeys(g.by for g in loosened.grants))
-        ruled.errors = tuple(violation.error for violation in left or plain)
+        told = found.broken or found.new or found.found
+        ruled.errors = tuple(violation.error for violation in told)
+        ruled.exception = ", ".join(found.exceptions)
+        if found.broken:
+            ruled.outcome = "broken"
+        elif found.new:
+            ruled.outcome = "excepted"
+        elif found.found:
+            ruled.outcome = "let be"
 
     def validations(
         self,
         matched: Matched,
         asked: Sequence[Validation],
         answered: Mapping[Path, Any],
-        loosening: exceptions.Loosening,
+        excepted: Mapping[str, str],
         broken: Mapping[str, tuple[FieldError, ...]],
     ) -> None:
-        """Validations were evaluated; ``broken`` are those that the job must answer for, and in which words."""
+        """Validations were evaluated; ``broken`` are those that the job must answer for, and in which words.
+
+        ``excepted`` are those that an exception lets through, with its name.
+        """
         out = self.rules.setdefault(matched.key, [])
         for validation in asked:
             value = answered.get(validation.expression.path)
@@ -187,7 +186,6 @@ class Trace:
                 expression=validation.expression,
             )
             out.append(ruled)
-            loosened = loosening.rules.get(validation.name)
             if type(value) is bool:
                 self.held[matched.key, validation.name] = value
             if value is True:
@@ -195,8 +193,8 @@ class Trace:
             if value is not False:
                 ruled.outcome = "fault"
                 ruled.fault = value.message if isinstance(value, ExpressionFault) else "no value"
-            elif loosened is not None and loosened.off:
-                ruled.outcome, ruled.exception = "excepted", loosened.off
+            elif validation.name in excepted:
+                ruled.outcome, ruled.exception = "excepted", excepted[validation.name]
             elif validation.name in broken:
                 ruled.outcome, ruled.errors = "broken", broken[validation.name]
             else:

@@ -627,7 +627,10 @@ def _limit() -> Json:
         "",
         {
             "name": _rule_name("Known by it in messages, metrics and exceptions."),
-            "resource": _text(bounds.LONGEST_KEY, "As containers request it: nvidia.com/gpu."),
+            "resource": _text(
+                bounds.LONGEST_KEY,
+                "As containers request it: nvidia.com/gpu. A glob over some of a domain adds them: nvidia.com/mig-*.",
+            ),
             **_subjects(),
             "fix": _text(bounds.LONGEST_TEXT, "What the user can do, in one line."),
             "actions": _actions("Instead of those of the policy."),

@@ -13,7 +13,8 @@ from typing import Any, Final
 from policies.cel import Answers
 from policies.custom import catalogue
 from policies.custom.protocol import OptionQuestion
-from webhook.workers import MOST_SECONDS, Event, Pool, ProcessWorker
+from policies.strikes import Strikes
+from webhook.workers import Event, Pool, ProcessWorker
 
 IMPORT_SECONDS: Final = 6 * catalogue.LOAD_SECONDS
 """For a worker of options to be ready: it imports one package after another, each of which may take its time."""
@@ -31,15 +32,20 @@ class Evaluation:
         *,
         on_event: Callable[[Event], None] = _ignore,
         options_command: Callable[[], Sequence[str]] = catalogue.worker_command,
-        most_seconds: float = MOST_SECONDS,
+        strikes: Strikes | None = None,
     ) -> None:
         """``options_command`` says how a worker with the installed options is started.
 
-        ``most_seconds`` is what one question may take before its worker is killed.
+        ``strikes`` has whose workers were killed.
         """
-        self.expressions = Pool(on_event=on_event, most_seconds=most_seconds)
-        start = partial(ProcessWorker.start, options_command, IMPORT_SECONDS)
-        self.options = Pool(on_event=on_event, start=start, most_seconds=most_seconds)
+        strikes = Strikes() if strikes is None else strikes
+        self.expressions = Pool(on_event=on_event, strikes=strikes)
+        self.options = Pool(
+            on_event=on_event,
+            start=partial(ProcessWorker.start, options_command, IMPORT_SECONDS),
+            strikes=strikes,
+            may_idle=True,
+        )
 
     @property
     def is_started(self) -> bool:

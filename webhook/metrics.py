@@ -178,7 +178,7 @@ class Recorder:
         )
         self._workers = Counter(
             "stationmaster_worker_events",
-            "What became of expressions that were handed to a worker, and workers started.",
+            "What became of expressions and options that were handed to a worker, and workers started.",
             ["outcome"],
             registry=registry,
         )

@@ -40,7 +40,7 @@ from policies.explaining import explain_all
 from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.asked import Asked
-from webhook.assembly import build_pipeline
+from webhook.assembly import build_pipeline, platform_policy
 from webhook.evaluation import Evaluation
 from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
@@ -59,9 +59,6 @@ ASKED: Final = Asked()
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """The uid of the review that stands for a plain object: the same input gives the same bytes."""
 
-
-PATIENCE_SECONDS: Final = 5.0
-"""What one question to a worker may take: no API server waits here, and a crowded machine must change no answer."""
 
 _RESOURCES: Final = {
     names.TRAIN_JOB: "trainjobs",
@@ -266,8 +263,9 @@ class Offline:
         self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
-        self._loop, workers = asyncio.new_event_loop(), Evaluation(most_seconds=PATIENCE_SECONDS)
-        self._workers = workers
+        self._loop = asyncio.new_event_loop()
+        policy = platform_policy(pipeline)
+        self._workers = workers = Evaluation(strikes=None if policy is None else policy.strikes)
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: around.snapshot,

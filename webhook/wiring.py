@@ -27,8 +27,10 @@ from plugins.framework import lines
 from plugins.framework.api import names
 from plugins.framework.errors import ConfigError
 from policies import standing
+from policies.compile import PolicySet
 from policies.counts import Counts
 from policies.custom import catalogue
+from policies.strikes import KILLED
 from webhook import files, logs, mode, offline, podgroups, review, server
 from webhook.app import Admission
 from webhook.assembly import build_pipeline, platform_policy
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from webhook.kube.statuses import Statuses
     from webhook.podgroups import Owned, Owner
     from webhook.review import Live
-    from webhook.workers import Pool
+    from webhook.workers import Event
     from webhook.yamlio import Document
 
 HINT_SECONDS: Final = 60.0
@@ -189,7 +191,12 @@ class Service:
         switch = Switch(recorder=recorder, logger=logger)
         self._custom = catalogue.all_declared()
         command = catalogue.worker_command()
-        self._workers = Evaluation(on_event=recorder.worker, options_command=lambda: command)
+        policy = platform_policy(pipeline)
+        self._workers = Evaluation(
+            on_event=self._tell_worker,
+            options_command=lambda: command,
+            strikes=None if policy is None else policy.strikes,
+        )
         counts = Counts(time.monotonic)
         self._origin: Origin = _origin(
             options,
@@ -198,7 +205,6 @@ class Service:
             logger,
             switch,
             counts=counts,
-            workers=self._workers.expressions,
         )
         reviewer = review.Reviewer(
             pipeline,
@@ -212,15 +218,12 @@ class Service:
             switch=switch,
             counts=counts,
         )
-        policy = platform_policy(pipeline)
         if policy is not None:
-            workers = self._workers.expressions
+            quarantined = policy.strikes.quarantined
             recorder.registry.register(
                 PolicyMetrics(
                     counts,
-                    lambda: standing.count(
-                        policy.policies(self._origin.snapshot), workers.quarantined
-                    ),
+                    lambda: standing.count(policy.policies(self._origin.snapshot), quarantined),
                 )
             )
         self._elector = _elector(options, self._origin.calls)
@@ -237,6 +240,11 @@ class Service:
         self._stopping = asyncio.Event()
         self._ended: list[str] = []
         self._drain_seconds = options.drain_seconds
+
+    def _tell_worker(self, event: Event) -> None:
+        self._recorder.worker(event)
+        if event.outcome == "quarantined":
+            self._logger.warning("policy", policy=event.policy, ready="False", problem=KILLED)
 
     def _alive(self) -> dict[str, Check]:
         """Neither an API server that is down nor a certificate that has ended: no restart mends those."""
@@ -357,7 +365,7 @@ class Service:
         loop.add_signal_handler(signal.SIGINT, self.stop, 0.0)
 
 
-def _origin(  # noqa: PLR0913  # all that a cluster tells
+def _origin(  # all that a cluster tells
     options: ServeOptions,
     pipeline: Pipeline,
     recorder: Recorder,
@@ -365,7 +373,6 @@ def _origin(  # noqa: PLR0913  # all that a cluster tells
     switch: Switch,
     *,
     counts: Counts,
-    workers: Pool,
 ) -> Origin:
     """Raises ConfigError where not exactly one is named."""
     named = (options.directory is not None, options.kubeconfig is not None, options.in_cluster)
@@ -387,7 +394,6 @@ def _origin(  # noqa: PLR0913  # all that a cluster tells
         around=around,
         switch=switch,
         counts=counts,
-        workers=workers,
     )
 
 
@@ -487,10 +493,12 @@ class Folder:
         recorder: Recorder,
         logger: FilteringBoundLogger,
         switch: Switch,
-        prepare: Callable[[Documents], object] | None = None,
+        prepare: Callable[[Documents], PolicySet] | None = None,
     ) -> None:
         """Read it; ``prepare`` is called for the policies in it. Raises ConfigError where it cannot be used."""
         self._prepare = prepare
+        self._next_policies = PolicySet()
+        self._unsound: dict[tuple[str, str, str], str] = {}
         self._recorder = recorder
         self._logger = logger
         self._directory = directory
@@ -530,6 +538,7 @@ class Folder:
 
     async def follow(self) -> None:
         """Take over changes until cancelled."""
+        self._tell_unsound()
         await self._follower.run()
 
     def _read(self, *paths: Path) -> list[Document]:
@@ -539,7 +548,7 @@ class Folder:
             _date(document)
         self._next: Snapshot = offline.snapshot_of(documents)
         if self._prepare is not None:
-            self._prepare(self._next.documents)
+            self._next_policies = self._prepare(self._next.documents)
         self._next_train_jobs = podgroups.Documents((d.obj for d in documents), self._line)
         return documents
 
@@ -547,6 +556,7 @@ class Folder:
         self.snapshot, self._train_jobs = self._next, self._next_train_jobs
         self._look_at(documents)
         self._logger.info("folder changed", objects=len(documents))
+        self._tell_unsound()
 
     def _keep(self, problem: str) -> None:
         """A problem names files and lines, never what is in them."""
@@ -556,6 +566,16 @@ class Folder:
     def _look_at(self, documents: list[Document]) -> None:
         self._switch.read(mode.find((d.obj for d in documents), self._namespace))
         self._recorder.loaded(Counter(files.kind_of(document.obj) for document in documents))
+
+    def _tell_unsound(self) -> None:
+        """Log what is not in force, once: a folder has no status and no Events to say it in."""
+        before, self._unsound = self._unsound, {}
+        for key, problems in self._next_policies.problems():
+            self._unsound[key] = problem = standing.first(problems)
+            if before.get(key) != problem:
+                kind, namespace, name = key
+                about = {"kind": kind, "namespace": namespace, "name": name}
+                self._logger.warning("policy", **about, ready="False", problem=problem)
 
 
 def _date(document: Document) -> None:

@@ -11,6 +11,10 @@ does not answer in time is killed and another started. ::
 A policy is served in turn with the others, on all workers but one at a time at most, so that one that hangs keeps
 nobody waiting; once a worker was killed for it, it waits until all are there again; after two kills it is quarantined
 until its digest changes.
+
+A question's time is what its worker has had of the processor, so that a crowded machine makes no policy hostile. One
+that has not had it when its patience is over is killed too, and that counts against nobody. Where the system does not
+say what a process had (no ``/proc``), all the time that passes is a question's own.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import sys
 import time
 from abc import abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
@@ -33,16 +37,18 @@ from plugins.framework.errors import StationmasterError
 from policies.cel import Answers, EvaluationError
 from policies.cel.protocol import MOST_BYTES, Unsendable, decode_reply
 from policies.pipes import HEADER
+from policies.strikes import NOT_READY, Strikes
 
 SIZE: Final = 2
 """Workers: at least two, so that one is left while another is being replaced."""
 MOST_SECONDS: Final = 1.0
-"""For one question. A thousand times what a usual one takes, and well within what the API server waits."""
+"""Of the processor, for one question: a thousand times what a usual one takes."""
+PATIENCE_SECONDS: Final = 5.0
+"""On the clock, for one question: within the 10 s that the API server waits."""
+LEAST_WAIT_SECONDS: Final = 0.02
+"""Before it is looked again what a worker has had; the system counts in hundredths."""
 MOST_MEMORY: Final = 1024 * 1024 * 1024
 """Bytes of address space of a worker; 150 MB of it is what the interpreter and the engine take from the start."""
-MOST_KILLS: Final = 2
-"""After which a policy is quarantined."""
-KILLED: Final = f"its worker was killed {MOST_KILLS} times"
 MOST_WAITING: Final = 4096
 """Questions that wait. More are refused at once: they would not be answered in time."""
 START_SECONDS: Final = 30.0
@@ -60,11 +66,15 @@ def expressions_command(bytes_of_memory: int = MOST_MEMORY) -> list[str]:
     return [sys.executable, "-P", "-c", _BOOT, _ROOT, str(bytes_of_memory)]
 
 
-Outcome = Literal["answered", "timeout", "crash", "quarantined", "started"]
+Outcome = Literal["answered", "timeout", "crash", "memory", "starved", "quarantined", "started"]
 
 
 class Event(NamedTuple):
-    """What happened to a policy's question, for metrics and Events; ``started`` is a worker's, without a policy."""
+    """What happened to a policy's question, for metrics; ``started`` is a worker's, without a policy.
+
+    ``timeout``, ``crash`` and ``memory`` count against the policy, and ``quarantined`` says that they were too many;
+    ``starved`` counts against nobody.
+    """
 
     outcome: Outcome
     policy: str = ""
@@ -104,6 +114,10 @@ class Worker(Protocol):
     @abstractmethod
     def is_alive(self) -> bool:
         """Whether it can be asked."""
+
+    @abstractmethod
+    def cpu_seconds(self) -> float | None:
+        """What it has had of the processor since it began; None where nobody knows."""
 
     @abstractmethod
     async def ask(self, frame: bytes) -> bytes:
@@ -150,6 +164,16 @@ class ProcessWorker(Worker):
     def is_alive(self) -> bool:
         """Whether the process has not ended."""
         return self._process.returncode is None
+
+    def cpu_seconds(self) -> float | None:
+        """By ``/proc/PID/stat``, all its threads together; None where there is no such file."""
+        try:
+            stat = Path(f"/proc/{self._process.pid}/stat").read_bytes()
+        except OSError:
+            return None
+        # proc_pid_stat(5): after the name, which may hold anything, from field 3; utime and stime are 14 and 15.
+        fields = stat.rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def ask(self, frame: bytes) -> bytes:
         """Send a question, wait for the reply. Raises WorkerDied."""
@@ -284,10 +308,29 @@ class _Queue:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Strikes:
-    digest: str
-    kills: int
+class _Watch:
+    """What a worker uses for one question."""
+
+    def __init__(self, worker: Worker, clock: Callable[[], float]) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._began = clock()
+        self._cpu = worker.cpu_seconds()
+
+    def passed(self) -> float:
+        return self._clock() - self._began
+
+    def used(self) -> float:
+        cpu = None if self._cpu is None else self._worker.cpu_seconds()
+        return self.passed() if cpu is None or self._cpu is None else cpu - self._cpu
+
+
+class _TooLong(Exception):
+    """A question whose worker must be killed."""
+
+    def __init__(self, outcome: Outcome, text: str) -> None:
+        super().__init__(text)
+        self.outcome: Outcome = outcome
 
 
 def _ignore(_event: Event) -> None:
@@ -297,22 +340,33 @@ def _ignore(_event: Event) -> None:
 class Pool:
     """Workers, started with the first question. One event loop's; ``close`` it before that ends."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each by its name, and most as they are
         self,
         *,
         size: int = SIZE,
         most_seconds: float = MOST_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
         start: Start = ProcessWorker.start,
         on_event: Callable[[Event], None] = _ignore,
+        strikes: Strikes | None = None,
+        may_idle: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the number of workers (at least 2) and the seconds that one question may take."""
+        """Take the number of workers (at least 2), and what one question may take: of the processor, on the clock.
+
+        ``may_idle``: what is asked may wait for something, as code of others can and CEL cannot. Then patience that
+        is over counts against the policy too.
+        """
         if size < 2:
             raise ValueError(f"a pool has at least 2 workers, and not {size}")
         self._size = size
         self._most_seconds = most_seconds
+        self._patience_seconds = patience_seconds
         self._start = start
         self._on_event = on_event
-        self._strikes: dict[str, _Strikes] = {}
+        self.strikes = Strikes() if strikes is None else strikes
+        self._may_idle = may_idle
+        self._clock = clock
         self._starting = 0
         self._queue = _Queue(most=size - 1, held=self._is_held)
         self._tasks: list[asyncio.Task[None]] = []
@@ -324,24 +378,6 @@ class Pool:
     def is_started(self) -> bool:
         """Whether there are workers, or were."""
         return bool(self._tasks)
-
-    @property
-    def quarantined(self) -> Mapping[str, str]:
-        """Policy -> digest with which it was killed twice."""
-        return {
-            policy: strikes.digest
-            for policy, strikes in self._strikes.items()
-            if strikes.kills >= MOST_KILLS
-        }
-
-    def quarantine(self, policy: str, digest: str) -> None:
-        """Evaluate it no more with this digest: another replica's workers were killed for it."""
-        self._strikes[policy] = _Strikes(digest, MOST_KILLS)
-
-    def retain(self, policies: Iterable[str]) -> None:
-        """Forget the kills of policies that no longer exist."""
-        known = set(policies)
-        self._strikes = {key: strikes for key, strikes in self._strikes.items() if key in known}
 
     async def ask(
         self,
@@ -381,7 +417,7 @@ class Pool:
         """As a Context's ``evaluate`` is: the deadline is monotonic, as the event loop's clock is, or there is none."""
         if deadline is None:
             # Nobody waits who could not wait for a worker to start, on however crowded a machine.
-            seconds = START_SECONDS + MOST_SECONDS * (1 + len(questions))
+            seconds = START_SECONDS + self._patience_seconds * (1 + len(questions))
             deadline = asyncio.get_running_loop().time() + seconds
         return await self.ask(questions, deadline=deadline, clock=time.monotonic)
 
@@ -416,7 +452,7 @@ class Pool:
         error = self._refusal(question)
         if error is None:
             try:
-                job.frame = question.encode(self._most_seconds)
+                job.frame = question.encode(self._patience_seconds)
             except Unsendable as unsendable:
                 error = unsendable.error
         if error is not None:
@@ -429,12 +465,8 @@ class Pool:
     def _refusal(self, question: Question) -> EvaluationError | None:
         if self._closed:
             return _CLOSED
-        if self.quarantined.get(question.policy) == question.digest:
-            self._on_event(Event("quarantined", question.policy, question.digest))
-            return EvaluationError(
-                f"is not evaluated, and the policy is not Ready until it changes: {KILLED}",
-                "quarantined",
-            )
+        if self.strikes.is_out(question.policy, question.digest):
+            return EvaluationError(f"is not evaluated: {NOT_READY}", "quarantined")
         if self._queue.size >= MOST_WAITING:
             return EvaluationError(
                 f"is not evaluated: {MOST_WAITING} questions wait already", "limit"
@@ -442,12 +474,8 @@ class Pool:
         return None
 
     def _is_held(self, policy: str) -> bool:
-        """Whether it could take the last worker from the others, for as long as a new one imports what it must.
-
-        Not what is quarantined: that is refused, and takes no worker.
-        """
-        strikes = self._strikes.get(policy)
-        return self._starting > 0 and strikes is not None and strikes.kills < MOST_KILLS
+        """Whether it could take the last worker from the others, for as long as a new one imports what it must."""
+        return self._starting > 0 and self.strikes.is_suspect(policy)
 
     async def _serve(self) -> None:
         """One worker after another, for as long as the pool is open."""
@@ -503,26 +531,60 @@ class Pool:
             job.fail(refusal)
             return True
         try:
-            async with asyncio.timeout(self._most_seconds):
-                reply = decode_reply(await worker.ask(job.frame))
-        except TimeoutError:
-            self._strike(question, "timeout")
-            job.fail(EvaluationError(f"took longer than {self._most_seconds:g} s", "timeout"))
+            reply = decode_reply(await self._reply(worker, job.frame))
+        except _TooLong as late:
+            self._strike(question, late.outcome)
+            job.fail(EvaluationError(str(late), "timeout"))
             return False
         except (WorkerDied, ValueError, LookupError, TypeError):
             # Also where what came back is no reply: code of others runs there, and may write what it likes.
             self._strike(question, "crash")
             job.fail(EvaluationError("ended the process that evaluated it", "crash"))
             return False
+        is_full = reply.retire and any(
+            isinstance(one, EvaluationError) and one.reason == "memory"
+            for one in reply.answers.values()
+        )
+        # A worker that is full is killed for this question, whoever ends it. One that has only grown may owe it to
+        # all that it was asked.
+        outcome: Outcome = "memory" if is_full else "answered"
+        self._strike(question, outcome)
         job.finish(reply.answers)
-        self._on_event(Event("answered", question.policy, question.digest))
         return not reply.retire
 
+    async def _reply(self, worker: Worker, frame: bytes) -> bytes:
+        """What the worker answers. Raises WorkerDied, and _TooLong where it must be killed."""
+        watch = _Watch(worker, self._clock)
+        asking = asyncio.ensure_future(worker.ask(frame))
+        try:
+            while True:
+                own = self._most_seconds - watch.used()
+                left = min(own, self._patience_seconds - watch.passed())
+                if left <= 0:
+                    raise self._too_long(is_used=own <= 0)
+                await asyncio.wait((asking,), timeout=max(left, LEAST_WAIT_SECONDS))
+                if asking.done():
+                    return asking.result()
+        finally:
+            asking.cancel()
+
+    def _too_long(self, *, is_used: bool) -> _TooLong:
+        """Whose fault it is that the worker must be killed."""
+        if is_used:
+            return _TooLong("timeout", f"took longer than {self._most_seconds:g} s")
+        patience = f"{self._patience_seconds:g} s"
+        if self._may_idle:
+            return _TooLong("timeout", f"took longer than {patience}")
+        return _TooLong(
+            "starved", f"was kept waiting for {patience}, the machine is busy: try again"
+        )
+
     def _strike(self, question: Question, outcome: Outcome) -> None:
-        known = self._strikes.get(question.policy)
-        count = known.kills if known is not None and known.digest == question.digest else 0
-        self._strikes[question.policy] = _Strikes(question.digest, count + 1)
-        self._on_event(Event(outcome, question.policy, question.digest))
+        """Tell what became of a question, and hold it against its policy where that is its own doing."""
+        about = (question.policy, question.digest)
+        self._on_event(Event(outcome, *about))
+        if outcome in {"timeout", "crash", "memory"} and self.strikes.add(*about):
+            self._on_event(Event("quarantined", *about))
 
 
 _CLOSED: Final = EvaluationError("is not evaluated: the server stops", "crash")

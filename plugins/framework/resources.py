@@ -385,6 +385,18 @@ def container_problems(
     return found
 
 
+def amount_problems(resources: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with each amount of raw ``resources`` that the schema takes, whatever they are merged with."""
+    for key in ("limits", "requests"):
+        for name, raw in values.obj(resources.get(key)).items():
+            try:
+                amount = parse(raw)
+            except QuantityError:
+                continue
+            for detail in _wrong(name, round_up_milli(amount)):
+                yield Problem(Path(key).key(name), raw, detail)
+
+
 def _readable(resources: Mapping[str, Any], key: str, found: list[Problem]) -> Requests:
     """The amounts that can be read, rounded up to milli; what is wrong with each of them goes to ``found``."""
     amounts: Requests = {}

@@ -31,6 +31,7 @@ from policies.cel.syntax import (
     read_types,
     walk,
 )
+from policies.cel.values import EvaluationError, evaluate
 from policies.document import Expression
 
 if TYPE_CHECKING:
@@ -66,11 +67,18 @@ _UNDEFINED: Final = re.compile(r"undefined field '([^']*)' not found in struct '
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
 _OF_MESSAGE: Final = re.compile(rf"\b{PACKAGE}\.T\d+")
 _FOLLOWS: Final = "'*error*'"
+_READERS: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "duration", "timestamp"})
+"""Functions that read a text, and fail for one that is none of theirs."""
 _WANTED: Final[Mapping[str, tuple[str, ...]]] = {
     "bool": ("BOOL", "DYN"),
     "string": ("STRING", "DYN"),
+    "text": ("STRING", "NULL", "DYN"),
 }
-_WORDS: Final = {"bool": "true or false (bool)", "string": "a text (string)"}
+_WORDS: Final = {
+    "bool": "true or false (bool)",
+    "string": "a text (string)",
+    "text": "a text (string), or null",
+}
 
 
 def compile(  # noqa: A001 - as in re.compile: always read with the package before it
@@ -209,12 +217,25 @@ class _Compiler:
                     yield self._invalid(node, tree, f"must not make messages, and {name} is one")
                 case Call() if node.function in _REGEX_ARGUMENT:
                     yield from self._pattern(node, tree)
+                case Call(function=name, target=None, args=(Const(value=str()),)) if (
+                    name in _READERS
+                ):
+                    yield from self._read(node, tree)
                 case Call(function="lists.range", args=(Const(),)):
                     pass
                 case Call(function="lists.range"):
                     yield self._invalid(node, tree, "lists.range() must have a literal")
                 case _:
                     pass
+
+    def _read(self, node: Call, tree: Tree) -> Iterator[FieldError]:
+        """A literal that its function can read in no request, as Kubernetes' validators have it of some (``cel.ASTValidators``)."""
+        found = engine.compile_in(engine.evaluation(), tree.source_of(node))
+        if isinstance(found, list):
+            return  # wrong in another way, which is told
+        value = evaluate(found.expression, engine.evaluation().Activation({}))
+        if isinstance(value, EvaluationError):
+            yield self._invalid(node, tree, value.message)
 
     def _pattern(self, node: Call, tree: Tree) -> Iterator[FieldError]:
         index = _REGEX_ARGUMENT[node.function] + (

@@ -15,11 +15,13 @@ from policies.cel.values import EvaluationError, Result, evaluate, to_json, to_n
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-Wants = Literal["bool", "string", "any"]
+Wants = Literal["bool", "string", "text", "any"]
+"""``text`` is a string or null."""
 
-_WANTED: Final[Mapping[str, tuple[str, str]]] = {
-    "bool": ("BOOL", "true or false"),
-    "string": ("STRING", "a text"),
+_WANTED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "bool": (("BOOL",), "true or false"),
+    "string": (("STRING",), "a text"),
+    "text": (("STRING", "NULL"), "a text, or null"),
 }
 
 
@@ -56,8 +58,8 @@ class Program:
         if isinstance(result, EvaluationError):
             return result
         if self.wants in _WANTED:
-            kind, words = _WANTED[self.wants]
-            if result.kind != kind:
+            kinds, words = _WANTED[self.wants]
+            if result.kind not in kinds:
                 return EvaluationError(f"must be {words}, is of type {result.kind.lower()}", "type")
         return to_json(result)
 

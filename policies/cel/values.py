@@ -38,7 +38,7 @@ _SUSPECT: Final = re.compile(rb"\\u0000|[0-9]{19}")
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
 
-Reason = Literal["error", "type", "data", "limit", "timeout", "crash", "quarantined"]
+Reason = Literal["error", "type", "data", "limit", "memory", "timeout", "crash", "quarantined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class EvaluationError:
     """Why an expression has no value.
 
     ``reason``: ``error`` CEL's own (no such key, division by zero); ``type`` a result of another type than wanted;
-    ``data`` what was read cannot be given to the engine; ``limit`` too much work or too large a result; ``timeout``,
-    ``crash`` and ``quarantined`` come from the workers.
+    ``data`` what was read cannot be given to the engine; ``limit`` too much work or too large a result; ``memory``
+    more than there is; ``timeout``, ``crash`` and ``quarantined`` come from the workers.
     """
 
     message: str
@@ -101,7 +101,7 @@ def evaluate(expression: cel.Expression, activation: cel.Activation) -> Result |
 def _raised(error: BaseException) -> EvaluationError:
     message = plain(str(error)) or type(error).__name__
     if isinstance(error, MemoryError) or "bad_alloc" in message:
-        return EvaluationError("took too much memory", "limit")
+        return EvaluationError("took too much memory", "memory")
     if "teration budget" in message:
         return EvaluationError("took more than 10000 steps of its loops", "limit")
     return EvaluationError(message)

@@ -47,7 +47,7 @@ def _answer(body: bytes, bytes_of_memory: int) -> bytes:
         )
         return encode_reply(Reply(answers, retire=pipes.has_grown(bytes_of_memory)))
     except (MemoryError, ValueError):
-        error = EvaluationError("took too much memory", "limit")
+        error = EvaluationError("took too much memory", "memory")
         failed = {one.path: error for one in received.question.expressions}
         return encode_reply(Reply(failed, retire=True))
     finally:

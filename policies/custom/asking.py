@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -14,10 +13,12 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.field import Path
     from plugins.framework.info import Info
+    from policies.compile import CompiledPolicy
     from policies.document import Key
     from policies.options import Option
 
 NOTES: Final = "policies/options"
+_LOST: Final = frozenset({"memory", "timeout", "crash", "quarantined"})
 
 Outcomes: TypeAlias = Mapping["Path", Any]
 """Where an option stands in its policy -> what it wrote, or an EvaluationError."""
@@ -29,51 +30,59 @@ def call(
     ctx: Context,
     info: Info,
     raw: Mapping[str, Any],
-    wanted: Iterable[tuple[Key, Iterable[Option]]],
+    wanted: Iterable[tuple[CompiledPolicy, Iterable[Option]]],
 ) -> Calls:
     """What each policy's options wrote for the job, ``raw`` as it is and ``info`` the same resolved.
 
     What hung or crashed is not called again for the same request, whose time it would use up.
     """
-    given_up: dict[str, Answers] = ctx.notes.setdefault(NOTES, {})
-    asked: list[tuple[Key, list[Custom]]] = []
-    for key, options in wanted:
+    given_up: dict[Key, EvaluationError] = ctx.notes.setdefault(NOTES, {})
+    asked: list[tuple[CompiledPolicy, list[Custom]]] = []
+    for compiled, options in wanted:
         found = [option for option in options if isinstance(option, Custom)]
         if found:
-            asked.append((key, found))
+            asked.append((compiled, found))
     if not asked:
         return {}
     job = _shown(raw)
-    questions = [_question(key, options, ctx.namespace, info, job) for key, options in asked]
-    open_ = [question for question in questions if question.digest not in given_up]
-    answers = (yield open_) if open_ else ()
-    known = {**given_up, **{q.digest: found for q, found in zip(open_, answers, strict=True)}}
-    given_up.update((digest, found) for digest, found in known.items() if _is_lost(found))
+    open_ = [(each, found) for each, found in asked if each.key not in given_up]
+    questions = [_question(each, found, ctx.namespace, info, job) for each, found in open_]
+    answers = (yield questions) if questions else ()
+    answered: dict[Key, Answers] = {}
+    for (each, _), found in zip(open_, answers, strict=True):
+        answered[each.key] = found
+        if lost := _lost(found):
+            given_up[each.key] = lost
     return {
-        key: {option.path: known[question.digest].get(str(option.path)) for option in options}
-        for (key, options), question in zip(asked, questions, strict=True)
+        each.key: {
+            option.path: answered[each.key].get(str(option.path))
+            if each.key in answered
+            else given_up[each.key]
+            for option in options
+        }
+        for each, options in asked
     }
 
 
-def _is_lost(answers: Answers) -> bool:
-    return any(
-        isinstance(one, EvaluationError) and one.reason in {"timeout", "crash", "quarantined"}
-        for one in answers.values()
-    )
+def _lost(answers: Answers) -> EvaluationError | None:
+    """The error of what took its worker down."""
+    for one in answers.values():
+        if isinstance(one, EvaluationError) and one.reason in _LOST:
+            return one
+    return None
 
 
 def _question(
-    key: Key, options: list[Custom], namespace: str, info: Info, job: Mapping[str, Any]
+    compiled: CompiledPolicy,
+    options: list[Custom],
+    namespace: str,
+    info: Info,
+    job: Mapping[str, Any],
 ) -> OptionQuestion:
-    calls = [Call(str(o.path), o.declared.name, o.keywords, o.trainer(info)) for o in options]
-    about = [[c.path, c.name, c.args] for c in calls]
-    packages = [option.declared.installed.package for option in options]
     return OptionQuestion(
-        policy=str(key),
-        digest=hashlib.sha256(
-            repr([str(key), about, packages]).encode("utf-8", "replace")
-        ).hexdigest(),
-        calls=calls,
+        policy=str(compiled.key),
+        digest=compiled.digest,
+        calls=[Call(str(o.path), o.declared.name, o.keywords, o.trainer(info)) for o in options],
         namespace=namespace,
         train_job=job,
     )

@@ -30,7 +30,7 @@ class OptionQuestion:
     policy: str
     """Key of the policy: what is quarantined."""
     digest: str
-    """Of what it calls: as long as it stays, a quarantine stays."""
+    """Of what the policy has evaluated and called: as long as it stays, a quarantine stays."""
     calls: Sequence[Call]
     namespace: str
     train_job: Mapping[str, Any]

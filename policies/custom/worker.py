@@ -65,7 +65,7 @@ class Loaded:
         except Nonsense as nonsense:
             return None, [f"wrote what is no part of a TrainJob: {nonsense}", "type"]
         except MemoryError:
-            return None, ["took too much memory", "limit"]
+            return None, ["took too much memory", "memory"]
         except BaseException as error:  # noqa: BLE001  # whatever it raises, SystemExit too, is its answer
             return None, [f"raised {told(error)}", "error"]
 

@@ -275,7 +275,7 @@ def _env_of(subject: Subject, job: Job, container: str, leaf: Leaf) -> tuple[str
 
 
 def _judge(leaf: Leaf) -> None:
-    """Raise OptionFault for what only an expression can have brought: labels and tolerations that no pod may have."""
+    """Raise OptionFault for what only an expression can have brought: labels, selectors and tolerations that no pod may have."""
     for error in _unfit(leaf):
         raise OptionFault(f"{error.field}: {error.body}")
 
@@ -284,6 +284,9 @@ def _unfit(leaf: Leaf) -> Iterator[FieldError]:
     match leaf.steps:
         case ("metadata", ("labels" | "annotations") as kind, str() as key):
             for error in labels.problems(Path(), {kind: {key: leaf.value}}):
+                yield field_errors.invalid(leaf.path, error.value, error.detail)
+        case ("spec", "nodeSelector", str() as key):
+            for error in labels.label_problems(Path(), {key: leaf.value}):
                 yield field_errors.invalid(leaf.path, error.value, error.detail)
         case ("spec", "tolerations"):
             for i, one in enumerate(values.objects(leaf.value)):
@@ -404,6 +407,8 @@ def _read_spec(raw: Any, at: Path, errors: list[FieldError]) -> PodSpecOverride 
         )
         errors.append(field_errors.forbidden(at, detail))
         return None
+    if type(spec) is not dict:
+        return None
     errors.extend(_spec_problems(spec, at))
     if len(errors) > before:
         return None
@@ -422,6 +427,8 @@ def _container_override(raw: dict[str, Any]) -> ContainerOverride:
 def _spec_problems(spec: dict[str, Any], at: Path) -> Iterator[FieldError]:
     for kind in _LIST_KINDS:
         yield from containers.problems(spec.get(kind), at.child(kind))
+    selector = {k: v for k, v in values.obj(spec.get("nodeSelector")).items() if k[:1] != "$"}
+    yield from labels.label_problems(at.child("nodeSelector"), selector)
     for i, one in enumerate(values.objects(spec.get("tolerations"))):
         if not any(True for _ in expressions_in(one)):
             for error in podrules.toleration(one):

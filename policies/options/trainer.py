@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from plugins.framework import field, lines
+from plugins.framework import field, lines, values
 from plugins.framework.field import FieldError, Path
+from plugins.framework.resources import amount_problems
 from policies.document import Expression
 from policies.options import numbers
 from policies.options.base import AS_IS, OWN_COMMAND, Facts, Option, Subject
@@ -16,6 +17,7 @@ from policies.options.containers import env_problems
 from policies.options.generated import generator
 from policies.options.shapes import (
     Leaf,
+    OptionFault,
     expressions_in,
     leaves,
     node_at,
@@ -175,6 +177,18 @@ class ResourcesPerNode(_TrainerField):
         example="trainer:\n  resourcesPerNode:\n    limits: {cpu: 8, memory: 64Gi}\n",
     )
 
+    def plan(self, subject: Subject) -> list[Write]:
+        """A write for each resource; OptionFault for what only an expression can have brought."""
+        writes = super().plan(subject)
+        for write in writes if self.expressions() else ():
+            match write.place.steps[len(TRAINER) + 1 :]:
+                case (str() as kind, str() as name):
+                    for error in _amounts({kind: {name: write.value}}, self.path):
+                        raise OptionFault(f"{error.field}: {error.body}")
+                case _:
+                    pass
+        return writes
+
 
 @dataclass(frozen=True)
 class NumNodes(Option):
@@ -310,10 +324,23 @@ def _not_empty(value: Any, at: Path) -> Iterable[FieldError]:
         yield field.required(at, "must not be empty: leave the field out to write nothing")
 
 
-def _claims(value: Any, at: Path) -> Iterable[FieldError]:
+def _resources(value: Any, at: Path) -> Iterable[FieldError]:
     yield from _not_empty(value, at)
-    if isinstance(value, dict) and value.get("claims"):
+    if not isinstance(value, dict):
+        return
+    if value.get("claims"):
         yield field.forbidden(at.child("claims"), "the Trainer loses claims of resourcesPerNode")
+    plain = {
+        key: {name: v for name, v in values.obj(amounts).items() if not isinstance(v, Expression)}
+        for key, amounts in value.items()
+    }
+    yield from _amounts(plain, at)
+
+
+def _amounts(resources: dict[str, Any], at: Path) -> Iterable[FieldError]:
+    """Amounts that no pod may ask for, whatever they are merged with."""
+    for problem in amount_problems(resources):
+        yield field.invalid(Path(*at, *problem.path), problem.value, problem.detail)
 
 
 _CHECKS: Final[dict[str, Callable[[Any, Path], Iterable[FieldError]]]] = {
@@ -321,5 +348,5 @@ _CHECKS: Final[dict[str, Callable[[Any, Path], Iterable[FieldError]]]] = {
     "command": _not_empty,
     "args": _not_empty,
     "env": env_problems,
-    "resourcesPerNode": _claims,
+    "resourcesPerNode": _resources,
 }

@@ -64,6 +64,7 @@ _ONE: Final = (
     "must have exactly one of resource, nodes, pods, images, labels, annotations, runtimes"
 )
 _COUNT: Final = f"must be a whole number between 0 and {MOST_COUNT}"
+_DOMAIN: Final = "a pattern must name a domain, as nvidia.com/mig-* does: what it matches is added, and cores and bytes have no sum"
 _AMOUNT: Final = "must be a whole number or a quantity, such as 8, 500m or 512Gi"
 _OR_EXPRESSION: Final = ', or {expression: "..."}'
 
@@ -163,7 +164,10 @@ def _limit(fields: Fields, names: Names) -> Limit:
 
 
 def _resource(fields: Fields) -> str:
-    """A resource as containers request it: ``cpu``, ``nvidia.com/gpu``."""
+    """A resource as containers request it: ``cpu``, ``nvidia.com/gpu``; or a glob, ``nvidia.com/mig-*``.
+
+    A glob needs a domain: what extended resources count may be added, cores and bytes may not.
+    """
     bounds = [name for name in ("total", "perNode") if name in fields]
     if "resource" not in fields:
         for name in bounds:
@@ -174,7 +178,14 @@ def _resource(fields: Fields) -> str:
             words.required(fields.path, "must have total or perNode: how much of the resource")
         )
     found = fields.text("resource", LONGEST_KEY)
-    for problem in not_qualified_name(found) if found else ():
+    if "*" in found or "?" in found:
+        if "/" not in found:
+            fields.invalid("resource", _DOMAIN)
+            return found
+        problems = not_qualified_name(found.replace("*", "x").replace("?", "x"))
+    else:
+        problems = not_qualified_name(found) if found else []
+    for problem in problems:
         fields.invalid("resource", problem)
     return found
 

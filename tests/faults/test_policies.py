@@ -229,6 +229,17 @@ def test_b087_an_amount_that_is_none_is_a_mistake_of_the_document(bound: str) ->
     assert "is not Ready: spec.limits[0].total.max" in refused
 
 
+@pytest.mark.parametrize("amount", ["10GB", "10 Gi", "10GI", "1K", "1_000", "NaN", ""])
+def test_b087_an_amount_that_is_none_is_a_mistake_of_an_expression(amount: str) -> None:
+    text = f"quantity(totals.requests['memory']).isLessThan(quantity('{amount}'))"
+    rules = policy(failurePolicy="Ignore", validations=[validation(text)])
+    [warning] = admit(JOB, rules).findings.warnings
+    assert "is not Ready: spec.validations[0].expression" in warning
+    [(_, found)] = Folder.of(rules).engine.policies.problems()
+    assert f'invalid quantity "{amount}"' in found[0].detail
+    assert found[0].detail.startswith("column 48: ")
+
+
 @pytest.mark.parametrize(
     "expression",
     [

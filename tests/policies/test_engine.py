@@ -124,6 +124,27 @@ def test_equal_priorities_that_differ_write_nothing_and_both_are_named() -> None
     ]
 
 
+def test_ranges_without_a_common_number_are_found_when_they_are_loaded() -> None:
+    low = policy("low", overrides={"trainer": {"numNodes": {"max": 2}}})
+    high = policy("high", overrides={"trainer": {"numNodes": {"min": 3, "max": 9}}})
+    wide = policy("wide", overrides={"trainer": {"numNodes": {"max": 5}}})
+    job = make_train_job().nodes(2)
+    errors = refusals(admit(job, low, high, wide))
+    assert [error.partition("]")[0] for error in errors] == ["[high", "[low"]
+    assert "TrainJobPolicy high is about the same jobs and wants spec.trainer.numNodes" in errors[1]
+    assert "to be at least 3 (spec.overrides.trainer.numNodes.min): no number" in errors[1]
+    assert admit(job, low, wide).allowed
+
+
+def test_ranges_of_any_priority_conflict_and_nobody_claims_it_is_the_same() -> None:
+    low = policy("low", priority=5, overrides={"trainer": {"numNodes": {"max": 2}}})
+    high = policy("high", overrides={"trainer": {"numNodes": {"min": 3}}})
+    errors = refusals(admit(make_train_job().nodes(2), low, high))
+    assert len(errors) == 2
+    assert all("no number is in all of their ranges" in error for error in errors)
+    assert not any("same priority" in error for error in errors)
+
+
 def test_a_conflict_of_policies_that_may_be_ignored_is_passed_over_and_said() -> None:
     one = policy("one", failurePolicy="Ignore", defaults={"labels": {"queue": "one"}})
     two = policy(
@@ -176,6 +197,29 @@ def test_policies_that_never_come_to_rest_are_named() -> None:
     )
     [error] = refusals(admit(make_train_job(), rules))
     assert error.startswith("[rules] Forbidden: what policies write still changes in round 4")
+
+
+def test_all_that_still_change_are_named_and_nobody_else() -> None:
+    """One sets what the other selects, and that what the first does not: neither comes to rest, and not in one round."""
+    sets = policy(
+        "sets",
+        match={"objectSelector": {"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}},
+        overrides={"labels": {"a": "1"}},
+    )
+    answers = policy(
+        "answers",
+        match={"objectSelector": {"matchLabels": {"a": "1"}}},
+        overrides={"labels": {"b": "1"}},
+    )
+    calm = policy("calm", priority=1, defaults=QUEUE, overrides={"labels": {"c": "1"}})
+    late = policy(
+        "late",
+        match={"objectSelector": {"matchLabels": {"c": "1"}}},
+        overrides={"labels": {"d": "1"}},
+    )
+    errors = refusals(admit(make_train_job(), sets, answers, calm, late))
+    assert [error.partition("]")[0] for error in errors] == ["[answers", "[sets"]
+    assert all(error.endswith("these change: answers, sets") for error in errors)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +305,17 @@ def test_a_limit_judges_the_resolved_job() -> None:
     assert "at most 2 is allowed" in error
 
 
+def test_a_limit_may_be_about_some_resources_of_a_domain_together() -> None:
+    slices = {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": 1}
+    job = make_train_job().nodes(2).trainer(resourcesPerNode={"limits": slices})
+    cap = {"name": "slices", "resource": "nvidia.com/mig-*", "total": {"max": 5}}
+    [error] = refusals(admit(job, policy(limits=[cap])))
+    assert (
+        "[rules/slices] Forbidden: nvidia.com/mig-* of all pods that run at one time is 6" in error
+    )
+    assert admit(job, policy(limits=[{**cap, "total": {"max": 6}}])).allowed
+
+
 def test_overrides_are_applied_before_limits_judge() -> None:
     outcome = admit(
         make_train_job().nodes(9), policy(overrides={"trainer": {"numNodes": {"max": 2}}}, **LIMIT)
@@ -320,6 +375,56 @@ def test_audit_annotations_are_given_to_the_api_server() -> None:
     rules = policy(auditAnnotations=[{"key": "nodes", "valueExpression": "string(totals.nodes)"}])
     review = admit(make_train_job().nodes(3), rules).review
     assert review["response"]["auditAnnotations"] == {"rules.nodes": "3"}
+
+
+def audit(job: Any, *documents: Json) -> Json:
+    found: Json = admit(job, *documents).review["response"].get("auditAnnotations", {})
+    return found
+
+
+def test_an_annotation_and_a_rule_of_one_name_are_both_in_the_audit_log() -> None:
+    rules = policy(
+        **LIMIT,
+        actions=["Audit"],
+        auditAnnotations=[{"key": "few", "valueExpression": "string(totals.nodes)"}],
+    )
+    assert audit(make_train_job().nodes(3), rules) == {
+        "rules.few": "3",
+        "rules.few.rule": "the job has 3 nodes, and at most 2 is allowed",
+    }
+
+
+def test_every_way_in_which_a_rule_is_broken_is_in_the_audit_log() -> None:
+    both = {"name": "cpu", "resource": "cpu", "total": {"max": 2}, "perNode": {"max": "500m"}}
+    text = audit(make_train_job().nodes(3), policy(limits=[both], actions=["Audit"]))["rules.cpu"]
+    assert text.startswith("cpu of all pods that run at one time is 3 (node: 3 pods with 1)")
+    assert "; cpu of one pod of job node is 1 (" in text
+
+
+def test_rules_of_policies_with_long_names_have_keys_of_their_own_in_the_audit_log() -> None:
+    rules = [{"name": f"rule-{i}", "nodes": {"max": i}} for i in range(2)]
+    found = audit(make_train_job().nodes(3), policy("p" * 100, limits=rules, actions=["Audit"]))
+    assert len(found) == 2
+    assert all(len(key) <= 63 for key in found)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("totals.nodes", "must give a text (string), or null, and gives int"),
+        ("dyn(totals.nodes)", "must be a text, or null, is of type int"),
+    ],
+)
+def test_an_audit_annotation_that_is_no_text_is_a_fault(expression: str, said: str) -> None:
+    rules = policy(auditAnnotations=[{"key": "n", "valueExpression": expression}])
+    [error] = refusals(admit(make_train_job(), rules))
+    assert said in error
+
+
+@pytest.mark.parametrize("expression", ["null", "''"])
+def test_an_audit_annotation_may_be_left_out(expression: str) -> None:
+    rules = policy(auditAnnotations=[{"key": "n", "valueExpression": expression}])
+    assert audit(make_train_job(), rules) == {}
 
 
 def test_a_message_that_cannot_be_worked_out_gives_way_to_the_plain_one() -> None:
@@ -479,9 +584,48 @@ def test_exceptions(exception: Json, rules: Json, nodes: int, allowed: bool) -> 
     assert outcome.allowed is allowed, refusals(outcome)
 
 
-def test_what_an_exception_lets_through_is_in_the_audit() -> None:
-    review = admit(make_train_job().nodes(9), OFFERS, an_exception()).review
+@pytest.mark.parametrize("more", [{}, {"grant": {"few": {"nodes": {"max": 9}}}}])
+def test_what_an_exception_lets_through_is_in_the_audit(more: Json) -> None:
+    review = admit(make_train_job().nodes(9), OFFERS, an_exception(**more)).review
     assert review["response"]["auditAnnotations"] == {"rules.few": "excepted by big-run"}
+
+
+def test_what_an_exception_does_not_let_through_is_told_beside_it() -> None:
+    both = {"name": "few", "resource": "cpu", "total": {"max": 4}, "perNode": {"max": "500m"}}
+    rules = policy(exceptions={"rules": ["few"]}, limits=[both], actions=["Audit"])
+    loose = an_exception(grant={"few": {"perNode": {"max": 1}}})
+    review = admit(make_train_job().nodes(9), rules, loose).review
+    text = review["response"]["auditAnnotations"]["rules.few"]
+    assert text.startswith("cpu of all pods that run at one time is 9 ")
+    assert text.endswith("; excepted by big-run")
+
+
+@pytest.mark.parametrize(
+    ("rules", "more"),
+    [
+        (OFFERS, {"grant": {"few": {"nodes": {"max": 9}}}}),
+        (OFFERS, {}),
+        (
+            policy(
+                exceptions={"rules": ["few"]},
+                validations=[{"name": "few", "expression": "totals.nodes < 3"}],
+            ),
+            {},
+        ),
+    ],
+    ids=["granted", "off", "validation"],
+)
+def test_an_exception_lets_nothing_through_that_a_stored_job_broke_already(
+    rules: Json, more: Json
+) -> None:
+    before = stored(admit(make_train_job().nodes(9).suspended()))
+    patch = make_train_job().patch("example.com/a", job_patch("node", pod={"nodeSelector": {}}))
+    patched = deepcopy(before.obj)
+    patched["spec"]["runtimePatches"] = patch.obj["spec"]["runtimePatches"]
+    folder = Folder.of(RUNTIME, rules, an_exception(**more))
+    outcome = folder.admit(Given(patched), before)
+    assert outcome.allowed
+    assert "auditAnnotations" not in outcome.review["response"]
 
 
 # Updates

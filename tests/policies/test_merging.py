@@ -105,7 +105,7 @@ def test_a_range_without_a_number_in_it_is_a_conflict_of_those_who_made_it() -> 
             plan("c", to(NODES, 1, "min")),
         ]
     )
-    assert decision.conflicts == (Conflict(NODES, (key("a"), key("b"))),)
+    assert decision.conflicts == (Conflict(NODES, (key("a"), key("b")), is_of_ranges=True),)
 
 
 def test_a_value_and_a_range_combine() -> None:

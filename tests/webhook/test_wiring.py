@@ -194,6 +194,60 @@ async def test_a_change_of_the_folder_is_taken_over(options: ServeOptions) -> No
     assert [line["objects"] for line in running.lines if "objects" in line] == [2]
 
 
+RULES = """\
+apiVersion: stationmaster.dev/v1alpha1
+kind: NamespacedTrainJobPolicy
+metadata: {name: rules, namespace: team}
+spec:
+  failurePolicy: Ignore
+  defaults: {labels: {half: done}}
+  validations: [{name: v, expression: "EXPRESSION"}]
+"""
+GROWS = "object.metadata.name" + ".replace('', 'xxxxxxxxxxxxxxxx')" * 9 + ".size() > 0"
+
+
+async def test_a_policy_that_is_not_in_force_is_told_once_in_the_log(options: ServeOptions) -> None:
+    write(options, "policy.yaml", RULES.replace("EXPRESSION", "nonsense"))
+
+    async def story(running: Running) -> None:
+        for number in range(2):
+            write(options, f"{number}.yaml", RUNTIME.replace("NAME", f"other-{number}"))
+            while running.messages().count("folder changed") <= number:  # noqa: ASYNC110  # a file
+                await asyncio.sleep(0.02)
+
+    running = await serving(options, story)
+
+    assert running.messages()[0] == "serving"
+    [line] = [line for line in running.lines if line["msg"] == "policy"]
+    assert (line["level"], line["namespace"], line["name"]) == ("warning", "team", "rules")
+    assert '"nonsense" is neither a variable nor a function' in line["problem"]
+
+
+@pytest.mark.slow
+async def test_a_policy_that_took_its_workers_down_is_out_and_nothing_of_it_is_done(
+    options: ServeOptions,
+) -> None:
+    write(options, "policy.yaml", RULES.replace("EXPRESSION", GROWS))
+    body = create_review("demo", "base-torch")
+
+    async def story(running: Running) -> None:
+        client = await running.connect()
+        response: dict[str, Any] = {"warnings": []}
+        while "not Ready until it changes" not in str(response["warnings"]):
+            response = (await client.post("/mutate?timeout=30s", body)).json["response"]
+        client.close()
+        patch = base64.b64decode(response.get("patch", ""))
+        assert b"half" not in patch
+        metrics = (await running.ask("/metrics"))[1]
+        assert 'outcome="quarantined"} 1.0' in metrics
+        assert 'kind="NamespacedTrainJobPolicy",ready="false"} 1.0' in metrics
+
+    running = await serving(options, story)
+
+    [line] = [line for line in running.lines if line["msg"] == "policy"]
+    assert (line["policy"], line["problem"]) == ("team/rules", "its worker was killed 2 times")
+
+
 async def test_a_broken_folder_is_told_and_the_last_good_state_kept(options: ServeOptions) -> None:
     async def story(running: Running) -> None:
         write(options, "more.yaml", "a: [PASSWORD")

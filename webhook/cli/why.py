@@ -119,8 +119,9 @@ def _rule(page: Page, ruled: Ruled, evaluated: Iterable[Evaluated], width: int) 
     what = f"{ruled.kind} {ruled.name}"
     if ruled.outcome in {"broken", "excepted"}:
         what += f" ({', '.join(ruled.actions) or 'no actions'})"
-    if ruled.outcome == "excepted":
-        what += f", let through by exception {ruled.exception}"
+    if ruled.exception:
+        part = "the rest of it " if ruled.outcome == "broken" else ""
+        what += f", {part}let through by exception {ruled.exception}"
     elif ruled.outcome == "let be":
         what += f": {_LET_BE}"
     elif ruled.outcome == "not judged":

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from webhook.mode import Switch
     from webhook.podgroups import Owned, Owner
     from webhook.routes import Check
-    from webhook.workers import Pool
 
 
 class Cluster:
@@ -59,7 +58,6 @@ class Cluster:
         around: Surroundings,
         switch: Switch,
         counts: Counts,
-        workers: Pool,
     ) -> None:
         """Prepare. Raises ConfigError where a plugin asks to watch what cannot be."""
         self._options = options
@@ -76,7 +74,6 @@ class Cluster:
                 policy,
                 snapshot=lambda: self.snapshot,
                 counts=counts,
-                workers=workers,
                 are_events_written=options.events,
                 is_off=lambda: switch.mode == "off",
                 around=around,

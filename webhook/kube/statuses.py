@@ -11,12 +11,11 @@ A quarantine that is stored is kept by all replicas until the policy changes, al
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
@@ -26,11 +25,11 @@ from plugins.framework.cluster import document_key, keep
 from policies import document, standing
 from policies.document import POLICY_KINDS
 from policies.standing import Standing
+from policies.strikes import KILLED
 from webhook.kube.allowance import Allowance
 from webhook.kube.calls import Failure
 from webhook.kube.client import ApiError
 from webhook.kube.resources import POLICIES
-from webhook.workers import KILLED
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -68,23 +67,6 @@ Key: TypeAlias = tuple[str, str, str]
 """Kind, namespace and name."""
 
 _PATHS: Final = {resource.kind: resource for resource in POLICIES}
-
-
-class Quarantine(Protocol):
-    """Which policies took workers down; ``workers.Pool`` is one."""
-
-    @property
-    @abstractmethod
-    def quarantined(self) -> Mapping[str, str]:
-        """Policy -> digest."""
-
-    @abstractmethod
-    def quarantine(self, policy: str, digest: str) -> None:
-        """Evaluate it no more."""
-
-    @abstractmethod
-    def retain(self, policies: Iterable[str]) -> None:
-        """Forget all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +156,6 @@ class Statuses:
         *,
         snapshot: Callable[[], Snapshot],
         counts: Counts,
-        workers: Quarantine,
         are_events_written: bool,
         is_off: Callable[[], bool],
         around: Surroundings,
@@ -185,7 +166,7 @@ class Statuses:
         self._policy = policy
         self._snapshot = snapshot
         self._counts = counts
-        self._workers = workers
+        self._strikes = policy.strikes
         self._are_events_written = are_events_written
         self._is_off = is_off
         self._around = around
@@ -254,7 +235,7 @@ class Statuses:
         seen = (
             policies,
             holder.is_holder,
-            dict(self._workers.quarantined),
+            dict(self._strikes.quarantined),
             dict(self._counts.conflicts),
         )
         is_new = self._is_news or seen[1:] != self._seen[1:] or policies is not self._seen[0]
@@ -267,14 +248,14 @@ class Statuses:
         """Forget who is gone, and take over what other replicas found out about who is there."""
         keys = {compiled.key: compiled for compiled in policies.policies}
         self._counts.retain(keys)
-        self._workers.retain(map(str, keys))
+        self._strikes.retain(map(str, keys))
         for key, compiled in keys.items():
             stored = self._stored.get((key.kind, key.namespace, key.name))
-            is_known = self._workers.quarantined.get(str(key)) == compiled.digest
+            is_known = self._strikes.is_out(str(key), compiled.digest)
             if stored is None or is_known or not stored.is_quarantined:
                 continue
             if stored.generation == compiled.policy.generation:
-                self._workers.quarantine(str(key), compiled.digest)
+                self._strikes.quarantine(str(key), compiled.digest)
 
     # What is to be written
 
@@ -318,7 +299,7 @@ class Statuses:
         return {**status, "observedGeneration": stored.generation} if is_holder else status
 
     def _is_quarantined(self, compiled: CompiledPolicy) -> bool:
-        return self._workers.quarantined.get(str(compiled.key)) == compiled.digest
+        return self._strikes.is_out(str(compiled.key), compiled.digest)
 
     def _conflict(self, compiled: CompiledPolicy) -> Standing:
         """With another policy, whatever the job, or of late for one."""
@@ -434,7 +415,7 @@ class _Wish:
     """What of our counts is in it."""
 
 
-_KILLED: Final = f"{KILLED}; it is not evaluated until its expressions change"
+_KILLED: Final = f"{KILLED}; it is not used until its expressions or options change"
 
 
 def _with(

@@ -47,12 +47,12 @@ def test_every_function_of_ours_has_an_example() -> None:
 
 
 ERRORS = {
-    "quantity('x') == quantity('1')": "must be a number",
+    "quantity('x' + '') == quantity('1')": "must be a number",
     "quantity('1m').asInteger() > 0": "cannot convert value to integer",
-    "semver('1') == semver('1.0.0')": "must be major.minor.patch",
-    "ip('x') == ip('::1')": "does not appear to be an IPv4 or IPv6 address",
-    "cidr('10.0.0.0') == cidr('10.0.0.0/8')": "must be as 10.0.0.0/8",
-    "url('x y') == url('/')": "has a space",
+    "semver('1' + '') == semver('1.0.0')": "must be major.minor.patch",
+    "ip('x' + '') == ip('::1')": "does not appear to be an IPv4 or IPv6 address",
+    "cidr('10.0.0.0' + '') == cidr('10.0.0.0/8')": "must be as 10.0.0.0/8",
+    "url('x y' + '') == url('/')": "has a space",
     "[].min() == 1": "min() of an empty list",
     "[9223372036854775807, 1].sum() > 0": "sum() overflows",
     "[dyn(1), dyn('a')].isSorted()": "all of one type",

@@ -235,6 +235,22 @@ SPEC = "podTemplateOverrides[0].spec"
             {"trainer": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}},
             ('.trainer.env[1].name: Duplicate value: "A"',),
         ),
+        "amounts that no pod may ask for": Mistake(
+            {
+                "trainer": {
+                    "resourcesPerNode": {
+                        "limits": {"gpu": 1, "nvidia.com/gpu": "500m", "cpu": E},
+                        "requests": {"memory": "-1"},
+                    }
+                }
+            },
+            (
+                ".trainer.resourcesPerNode.limits[gpu]: Invalid value: 1: must be of cpu, memory",
+                '.trainer.resourcesPerNode.limits[nvidia.com/gpu]: Invalid value: "500m": must be a whole number',
+                '.trainer.resourcesPerNode.requests[memory]: Invalid value: "-1": must be 0 or more',
+            ),
+            pieces=True,
+        ),
         "a relative mount": Mistake(
             spec(containers=[{"name": "a", "volumeMounts": [{"name": "v", "mountPath": "x"}]}]),
             (
@@ -257,6 +273,20 @@ SPEC = "podTemplateOverrides[0].spec"
             spec(tolerations=[{"key": "a", "operator": "Exists", "value": "x"}]),
             (f".{SPEC}.tolerations[0].value: Invalid value", "must be empty"),
             pieces=True,
+        ),
+        "a selector that no pod may have": Mistake(
+            spec(nodeSelector={"a b": "x", "pool": "no pool"}),
+            (
+                f'.{SPEC}.nodeSelector[a b]: Invalid value: "a b": name part must consist of',
+                f'.{SPEC}.nodeSelector[pool]: Invalid value: "no pool": a valid label must be',
+            ),
+            pieces=True,
+        ),
+        "an expression for a whole spec that is none": Mistake(
+            {"podTemplateOverrides": [{"spec": {"expression": 5}}]},
+            (
+                ".podTemplateOverrides[0].spec.expression: Invalid value: 5: must be a CEL expression, as a string",
+            ),
         ),
         "an expression for a whole spec": Mistake(
             {"podTemplateOverrides": [{"spec": E}]},

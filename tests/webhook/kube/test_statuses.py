@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -52,18 +52,6 @@ class Calls(FakeCalls):
 
 
 @dataclass
-class Workers:
-    quarantined: dict[str, str] = field(default_factory=dict)
-    retained: set[str] = field(default_factory=set)
-
-    def quarantine(self, policy: str, digest: str) -> None:
-        self.quarantined[policy] = digest
-
-    def retain(self, policies: Iterable[str]) -> None:
-        self.retained = set(policies)
-
-
-@dataclass
 class Holder:
     is_holder: bool = True
     identity: str = "pod-1"
@@ -78,7 +66,6 @@ class Replica:
         self.now = 1000.0
         self.off = False
         self.holder = Holder(holds)
-        self.workers = Workers()
         self.counts = Counts(lambda: self.now)
         self.log = io.BytesIO()
         self.plugin = PlatformPolicy()
@@ -88,7 +75,6 @@ class Replica:
             self.plugin,
             snapshot=lambda: self.snapshot,
             counts=self.counts,
-            workers=self.workers,
             are_events_written=events,
             is_off=lambda: self.off,
             around=Surroundings(
@@ -418,12 +404,13 @@ async def test_counts_of_one_that_is_gone_are_forgotten(calls: Calls) -> None:
     await replica.watched_turn()
     count(replica, matched=2)
     replica.counts.conflicts[Key("TrainJobPolicy", "", "rules")] = Conflicted("x", 1, 0.0)
+    replica.plugin.strikes.quarantine("rules", "1")
     del calls.objects[path]
 
     await replica.watched_turn()
 
     assert (replica.counts.totals, replica.counts.conflicts) == ({}, {})
-    assert replica.workers.retained == set()
+    assert replica.plugin.strikes.quarantined == {}
 
 
 # Quarantine
@@ -432,7 +419,7 @@ async def test_counts_of_one_that_is_gone_are_forgotten(calls: Calls) -> None:
 async def test_a_policy_that_took_workers_down_is_not_ready_until_it_changes(calls: Calls) -> None:
     replica, path = Replica(calls, holds=False), store(calls, **SOUND)
     replica.watch()
-    replica.workers.quarantine("rules", replica.compiled("rules").digest)
+    replica.plugin.strikes.quarantine("rules", replica.compiled("rules").digest)
 
     await replica.turn()
     ready = condition(calls, path)
@@ -442,11 +429,10 @@ async def test_a_policy_that_took_workers_down_is_not_ready_until_it_changes(cal
 
     other = Replica(calls)
     await other.watched_turn(LOOK_SECONDS)
-    assert other.workers.quarantined == replica.workers.quarantined
+    assert other.plugin.strikes.quarantined == replica.plugin.strikes.quarantined
     assert condition(calls, path) == ready
 
     store(calls, generation=2, validations=[{"name": "v", "expression": "true"}])
-    replica.workers.quarantined.clear()
     await other.watched_turn()
     assert condition(calls, path)["status"] == "True"
 
