@@ -38,11 +38,6 @@ class Evaluation:
         start = partial(ProcessWorker.start, options_command)
         self.options = Pool(on_event=on_event, start=start, most_seconds=most_seconds)
 
-    @property
-    def is_started(self) -> bool:
-        """Whether there are workers, or were."""
-        return self.expressions.is_started or self.options.is_started
-
     async def evaluate(self, questions: Sequence[Any], deadline: float | None) -> list[Answers]:
         """What a Context's ``evaluate`` is: the questions of one batch, each answered where it belongs."""
         calls = [question for question in questions if isinstance(question, OptionQuestion)]

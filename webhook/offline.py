@@ -27,14 +27,9 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings, show
 from plugins.framework.pipeline import Pipeline, Result
-from policies import plugin as policies
-from policies.compile import PolicySet
-from policies.explaining import explain_all
-from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.asked import Asked
-from webhook.assembly import build_pipeline
-from webhook.evaluation import Evaluation
+from webhook.assembly import build_pipeline, platform_policy
 from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
 
@@ -43,8 +38,12 @@ if TYPE_CHECKING:
     from plugins.framework.draft import Change
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
+    from policies.cel import Answers
+    from policies.compile import PolicySet
     from policies.explaining import Asks, Explanation
     from policies.matching import Creator
+    from policies.trace import Trace
+    from webhook.evaluation import Evaluation
     from webhook.yamlio import Document
 
 ASKED: Final = Asked()
@@ -149,12 +148,27 @@ def load(
     )
 
 
-def _close(loop: asyncio.AbstractEventLoop, workers: Evaluation) -> None:
-    """Let no worker and no event loop outlive the engine; workers that are left end with the process."""
-    with contextlib.suppress(RuntimeError):  # collected while another loop runs
-        if workers.is_started:
-            loop.run_until_complete(workers.close())
-    loop.close()
+class _Workers:
+    """Workers that are there from the first question on: most folders have nothing to ask them."""
+
+    def __init__(self) -> None:
+        """Have none yet."""
+        self._evaluation: Evaluation | None = None
+
+    async def evaluate(self, questions: Sequence[Any], deadline: float | None) -> list[Answers]:
+        """What a Context's ``evaluate`` is."""
+        if self._evaluation is None:
+            from webhook.evaluation import Evaluation  # noqa: PLC0415  # with the policies
+
+            self._evaluation = Evaluation(most_seconds=PATIENCE_SECONDS)
+        return await self._evaluation.evaluate(questions, deadline)
+
+    def close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let no worker and no event loop outlive the engine; workers that are left end with the process."""
+        with contextlib.suppress(RuntimeError):  # collected while another loop runs
+            if self._evaluation is not None:
+                loop.run_until_complete(self._evaluation.close())
+        loop.close()
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
@@ -218,6 +232,10 @@ class _Wanted:
 
     def note(self, ctx: Context) -> None:
         """Ask the policies to say what they find, where somebody wants to know."""
+        if self.traces is None and self.creator is None:
+            return
+        from policies.trace import CREATOR, TRACE, Trace  # noqa: PLC0415  # with the policies
+
         if self.traces is not None:
             ctx.notes[TRACE] = found = Trace(ctx)
             self.traces.append(found)
@@ -246,19 +264,18 @@ class Offline:
         self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
-        self._loop, workers = asyncio.new_event_loop(), Evaluation(most_seconds=PATIENCE_SECONDS)
-        self._workers = workers
+        self._loop, self._workers = asyncio.new_event_loop(), _Workers()
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: around.snapshot,
             line=line,
             clock=time.monotonic,
             now=lambda: around.asked.now or now(),
-            evaluate=workers.evaluate,
+            evaluate=self._workers.evaluate,
             owners=train_jobs,
             on_context=self._wanted.note,
         )
-        weakref.finalize(self, _close, self._loop, workers)
+        weakref.finalize(self, self._workers.close, self._loop)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -268,10 +285,10 @@ class Offline:
     @property
     def policies(self) -> PolicySet:
         """Those of the folder, compiled; none where the profile leaves policies out."""
-        found = self._pipeline.plugins.get(policies.NAME)
-        if isinstance(found, policies.PlatformPolicy):
-            return found.policies(self.snapshot)
-        return PolicySet()
+        from policies.compile import PolicySet  # noqa: PLC0415  # as above
+
+        found = platform_policy(self._pipeline)
+        return PolicySet() if found is None else found.engine.policies(self.snapshot)
 
     def admit(
         self, document: Document, old: Document | None = None, *, asked: Asked | None = None
@@ -336,6 +353,8 @@ class Offline:
 
         With ``all_parts`` rules that hold show the values of their expressions too.
         """
+        from policies.explaining import explain_all  # noqa: PLC0415  # with the policies
+
         outcome, traces = self.trace(document, old)
         explained = self._loop.run_until_complete(
             self._answered(explain_all(traces, all_parts=all_parts))

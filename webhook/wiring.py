@@ -214,12 +214,13 @@ class Service:
         )
         policy = platform_policy(pipeline)
         if policy is not None:
+            engine = policy.engine  # now, so that no review waits for its import
             workers = self._workers.expressions
             recorder.registry.register(
                 PolicyMetrics(
                     counts,
                     lambda: standing.count(
-                        policy.policies(self._origin.snapshot), workers.quarantined
+                        engine.policies(self._origin.snapshot), workers.quarantined
                     ),
                 )
             )
@@ -370,7 +371,7 @@ def _origin(  # noqa: PLR0913  # all that a cluster tells
         raise ConfigError("one of a folder, a kubeconfig and in-cluster must be given")
     if options.directory is not None:
         policy = platform_policy(pipeline)
-        prepare = None if policy is None else policy.prepare
+        prepare = None if policy is None else policy.engine.prepare
         return Folder(options.directory, options, recorder, logger, switch, prepare)
     from webhook.kube.cluster import Cluster  # noqa: PLC0415  # not for a folder
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from policies.compile import Compiled, CompiledPolicy, PolicySet
     from policies.counts import Counts, Outcome
-    from policies.plugin import PlatformPolicy
+    from policies.engine import Engine
     from webhook.kube.calls import Calls
     from webhook.kube.events import Holder
     from webhook.kube.reflector import Surroundings
@@ -170,7 +170,7 @@ class Statuses:
     def __init__(  # noqa: PLR0913  # its tools, all of them needed
         self,
         calls: Calls,
-        policy: PlatformPolicy,
+        engine: Engine,
         *,
         snapshot: Callable[[], Snapshot],
         counts: Counts,
@@ -180,9 +180,9 @@ class Statuses:
         around: Surroundings,
         logger: FilteringBoundLogger,
     ) -> None:
-        """Write by ``calls`` of what ``policy`` makes of the ``snapshot``; ``is_off`` says whether to write nothing."""
+        """Write by ``calls`` of what ``engine`` makes of the ``snapshot``; ``is_off`` says whether to write nothing."""
         self._calls = calls
-        self._policy = policy
+        self._engine = engine
         self._snapshot = snapshot
         self._counts = counts
         self._workers = workers
@@ -239,7 +239,7 @@ class Statuses:
             await self._around.sleep(TURN_SECONDS)
 
     async def _turn(self, holder: Holder) -> None:
-        policies = self._policy.policies(self._snapshot())
+        policies = self._engine.policies(self._snapshot())
         self._adopt(policies)
         if self._is_off() or not self._is_due(policies, holder):
             return

@@ -51,6 +51,8 @@ POLICY: Final = "TrainJobPolicy"
 NAMESPACED_POLICY: Final = "NamespacedTrainJobPolicy"
 EXCEPTION: Final = "PolicyException"
 POLICY_DOCUMENTS: Final = (POLICY, NAMESPACED_POLICY, EXCEPTION)
+POLICY_TEST: Final = "PolicyTest"
+"""Of files alone: no cluster knows it."""
 CONFIG_MAP: Final = "ConfigMap"
 PARAMS_LABEL: Final = "stationmaster.dev/params"
 """ConfigMaps with this label, whatever its value, may be a policy's params; no other is ever read."""
