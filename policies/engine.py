@@ -144,12 +144,14 @@ class Engine:
 
     def _write(self, run: Run, draft: Draft, mode: Mode) -> Asking[None]:
         """One mode of one round: plan, decide, place."""
-        info = draft.info
-        view = View(run.ctx, info, draft.raw, run.ctx.request.old_object)
         if mode == "defaults":
             run.begin_round()
-            yield from run.match(view, info.job)
+            yield from run.match(self._view(run, draft), draft.info.job)
         writing = [m for m in run.matched if _options(m.policy, mode)]
+        if not writing:
+            self._place(run, draft, mode, merging.Decision(), {})
+            return
+        info, view = draft.info, self._view(run, draft)
         asked = [
             (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
         ]
@@ -174,6 +176,10 @@ class Engine:
         self._place(run, draft, mode, merging.decide(applied_), by_key)
         if announced:
             self._announce(run, draft, mode, announced)
+
+    @staticmethod
+    def _view(run: Run, draft: Draft) -> View:
+        return View(run.ctx, draft.info, draft.raw, run.ctx.request.old_object)
 
     @staticmethod
     def _announce(run: Run, draft: Draft, mode: Mode, announced: list[merging.Planned]) -> None:

@@ -13,10 +13,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
@@ -492,7 +494,7 @@ class Offline:
         except BadReview as error:
             raise ConfigError(f"{document.where}: {error}") from error
         if not request.user.username:
-            request = replace(request, user=self._around.asked.user)
+            request = msgspec.structs.replace(request, user=self._around.asked.user)
         self._around.look_at(request.namespace)
         before = values.copy(request.object) if request.object is not None else None
         verdict = self._loop.run_until_complete(self._reviewer.judge("mutate", request))
