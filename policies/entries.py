@@ -15,7 +15,16 @@ from plugins.framework import field as field_errors
 from plugins.framework.api.trainjob import TrainJob
 from plugins.framework.draft import ABSENT, Draft
 from plugins.framework.field import FieldError, Path
-from policies.entry_list import MANAGERS, TEMPLATE, Entries, Tree, is_of, normal, pointer_of
+from policies.entry_list import (
+    MANAGERS,
+    TEMPLATE,
+    Entries,
+    Tree,
+    is_entry_pointer,
+    is_of,
+    normal,
+    pointer_of,
+)
 from policies.merging import Decided, union
 from policies.walk import index_of, is_free_map, read
 from policies.writes import Item, Level, Mode, Place, Step
@@ -92,7 +101,7 @@ def plan(
         return out
     line = ctx.line
     entries = values.objects(draft.get(Path("spec", line.generation)))
-    if not decided and not entries:
+    if not decided and not (entries and _may_be_ours(ctx, draft, claims)):
         return out
     found = out.there = Entries(ctx, draft, claims)
     out.is_blocked = found.is_forged(mode)
@@ -115,6 +124,11 @@ def plan(
         out.findings.append(_from(error, out.by))
         out.is_blocked = True
     return out
+
+
+def _may_be_ours(ctx: Context, draft: Draft, claims: Mapping[str, str]) -> bool:
+    """Whether there can be an entry that we wrote: of a new object a record says so."""
+    return ctx.is_update or any(is_entry_pointer(at) for at in (*draft.record, *claims))
 
 
 def _from(error: FieldError, by: str) -> FieldError:

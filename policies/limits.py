@@ -7,10 +7,11 @@ and an update is refused only for those that it makes (`worse`). So neither can 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from plugins.framework import field, quantity, values
 from plugins.framework.field import FieldError, Path, escape, show
@@ -87,8 +88,7 @@ class Measure(NamedTuple):
         return f"{self.kind}{of} {quantity.canonical(self.there)} ({', '.join(bounds)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(msgspec.Struct, frozen=True):
     """What all checks of one limit read."""
 
     limit: Limit
@@ -117,7 +117,7 @@ def check(
     """
     case = _Case(limit, info, ctx, evaluate, grants)
     try:
-        found = [violation for find in _finders(limit) for violation in find(case)]
+        found = list(_violations(case))
     except GlobError as error:
         raise ExpressionFault(
             limit.path, f"has a pattern that cannot be used: it {error}"
@@ -137,19 +137,21 @@ def _covered(case: _Case, violation: Violation) -> str:
     return next(covering, "")
 
 
-@lru_cache(maxsize=4096)
-def _finders(limit: Limit) -> tuple[Callable[[_Case], Iterator[Violation]], ...]:
-    """What there is to look for in one limit; most are about one thing."""
-    found: list[Callable[[_Case], Iterator[Violation]]] = []
-    if any(b is not None for b in (limit.nodes, limit.pods, limit.total, limit.per_node)):
-        found.append(_amounts)
+def _violations(case: _Case) -> Iterator[Violation]:
+    """Most limits are about one thing."""
+    limit = case.limit
+    if limit.nodes is not None:
+        yield from _nodes(case)
+    if limit.pods is not None:
+        yield from _pods(case)
+    if limit.total is not None or limit.per_node is not None:
+        yield from _amounts(case)
     if limit.images is not None:
-        found.append(_images)
+        yield from _images(case)
     if limit.require_labels or limit.require_annotations:
-        found.append(_metadata)
+        yield from _metadata(case)
     if limit.runtimes:
-        found.append(_runtimes)
-    return tuple(found)
+        yield from _runtimes(case)
 
 
 def measured(limit: Limit, info: Info, *, evaluate: Evaluate) -> Iterator[Measure]:
@@ -190,10 +192,6 @@ def worse(before: Sequence[Violation], now: Sequence[Violation]) -> list[Violati
 
 def _amounts(case: _Case) -> Iterator[Violation]:
     limit = case.limit
-    if limit.nodes is not None:
-        yield from _nodes(case)
-    if limit.pods is not None:
-        yield from _pods(case)
     try:
         if limit.total is not None:
             yield from _total(case)

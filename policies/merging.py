@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from plugins.framework import values
 from policies.document import Key
 from policies.writes import Mode, Place, Write
@@ -34,8 +36,7 @@ def named(keys: Iterable[Key]) -> str:
     return ", ".join(map(str, keys))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """What is to stand at a place: a value, a list to be joined with what is there, or a range.
 
     ``keys`` are the policies that it comes from, the first of them first by name.

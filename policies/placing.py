@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from plugins.framework import applied, values
 from plugins.framework.draft import ABSENT, Draft
 from plugins.framework.field import escape, pointer, show
@@ -37,8 +39,7 @@ _SHOWN: Final = 48
 """Characters of a value in a warning, of which the API server passes 256 on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One value that a policy writes: where, over what (ABSENT: nothing), and what."""
 
     place: Place

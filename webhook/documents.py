@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from plugins.framework.api import names
 from plugins.framework.errors import DeadlineExceeded
 from plugins.framework.pipeline import Result
-from policies import admission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,19 +48,19 @@ class Documents:
         deadline: float | None,
     ) -> Result:
         """What is wrong with it, and what is worth knowing. Raises DeadlineExceeded."""
-        raw = request.object
+        raw, engine = request.object, self._policy.engine
         if (
             raw is None
             or request.subresource
             or request.kind not in names.POLICY_DOCUMENTS
             or request.operation not in _JUDGED
-            or admission.is_let_be(raw, request.old_object)
+            or engine.is_let_be(raw, request.old_object)
         ):
             return Result()
-        known = self._policy.policies(cluster)
+        known = engine.policies(cluster)
         compiling = asyncio.get_running_loop().run_in_executor(
             self._threads,
-            lambda: admission.compiled(
+            lambda: engine.compiled(
                 raw, namespace=request.namespace, documents=cluster.documents, known=known
             ),
         )
@@ -72,7 +71,7 @@ class Documents:
             raise DeadlineExceeded(
                 "it took too long to compile; its condition Ready will say whether it is in force"
             ) from error
-        findings = admission.judge(document, beside, cluster=cluster, line=line, now=now)
+        findings = engine.judge(document, beside, cluster=cluster, line=line, now=now)
         return Result(findings=findings)
 
 

@@ -47,11 +47,6 @@ class Evaluation:
             may_idle=True,
         )
 
-    @property
-    def is_started(self) -> bool:
-        """Whether there are workers, or were."""
-        return self.expressions.is_started or self.options.is_started
-
     async def evaluate(self, questions: Sequence[Any], deadline: float | None) -> list[Answers]:
         """What a Context's ``evaluate`` is: the questions of one batch, each answered where it belongs."""
         calls = [question for question in questions if isinstance(question, OptionQuestion)]

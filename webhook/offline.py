@@ -13,10 +13,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from plugins.framework import generations, lines, quantity, schema, totals, values
 from plugins.framework.api import names
@@ -32,16 +34,9 @@ from plugins.framework.context import Context
 from plugins.framework.errors import BadReview, BuildError, ConfigError
 from plugins.framework.field import Findings, show
 from plugins.framework.pipeline import Pipeline, Result
-from policies import plugin as policies
-from policies import reading
-from policies.compile import PolicySet
-from policies.document import Key
-from policies.explaining import explain_all
-from policies.trace import CREATOR, TRACE, Trace
 from webhook import review
 from webhook.asked import Asked
 from webhook.assembly import build_pipeline, platform_policy
-from webhook.evaluation import Evaluation
 from webhook.podgroups import Documents
 from webhook.provenance import Layer, layers_of
 
@@ -51,8 +46,14 @@ if TYPE_CHECKING:
     from plugins.framework.field import FieldError
     from plugins.framework.info import Info
     from plugins.framework.lines import Line
+    from policies.cel import Answers
+    from policies.compile import PolicySet
+    from policies.document import Key
     from policies.explaining import Asks, Explanation
     from policies.matching import Creator
+    from policies.strikes import Strikes
+    from policies.trace import Trace
+    from webhook.evaluation import Evaluation
     from webhook.yamlio import Document
 
 ASKED: Final = Asked()
@@ -156,12 +157,28 @@ def load(
     )
 
 
-def _close(loop: asyncio.AbstractEventLoop, workers: Evaluation) -> None:
-    """Let no worker and no event loop outlive the engine; workers that are left end with the process."""
-    with contextlib.suppress(RuntimeError):  # collected while another loop runs
-        if workers.is_started:
-            loop.run_until_complete(workers.close())
-    loop.close()
+class _Workers:
+    """Workers that are there from the first question on: most folders have nothing to ask them."""
+
+    def __init__(self, strikes: Strikes | None) -> None:
+        """Have none yet; ``strikes`` has whose workers were killed."""
+        self._strikes = strikes
+        self._evaluation: Evaluation | None = None
+
+    async def evaluate(self, questions: Sequence[Any], deadline: float | None) -> list[Answers]:
+        """What a Context's ``evaluate`` is."""
+        if self._evaluation is None:
+            from webhook.evaluation import Evaluation  # noqa: PLC0415  # with the policies
+
+            self._evaluation = Evaluation(strikes=self._strikes)
+        return await self._evaluation.evaluate(questions, deadline)
+
+    def close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let no worker and no event loop outlive the engine; workers that are left end with the process."""
+        with contextlib.suppress(RuntimeError):  # collected while another loop runs
+            if self._evaluation is not None:
+                loop.run_until_complete(self._evaluation.close())
+        loop.close()
 
 
 def snapshot_of(documents: Sequence[Document]) -> Snapshot:
@@ -182,6 +199,8 @@ def _unusable(document: Document) -> str:
     if is_document(document.obj):
         return "" if document_key(document.obj)[2] else _nameless(document)
     if is_meant_as_document(document.obj):
+        from policies import reading  # noqa: PLC0415  # with the policies
+
         return f"{document.where}: {reading.read(document.obj).errors[0]}"
     return ""
 
@@ -235,6 +254,10 @@ class _Wanted:
 
     def note(self, ctx: Context) -> None:
         """Ask the policies to say what they find, where somebody wants to know."""
+        if self.traces is None and self.creator is None:
+            return
+        from policies.trace import CREATOR, TRACE, Trace  # noqa: PLC0415  # with the policies
+
         if self.traces is not None:
             ctx.notes[TRACE] = found = Trace(ctx)
             self.traces.append(found)
@@ -263,20 +286,20 @@ class Offline:
         self._wanted = _Wanted()
         self._line = line
         self._pipeline = pipeline
-        self._loop = asyncio.new_event_loop()
         policy = platform_policy(pipeline)
-        self._workers = workers = Evaluation(strikes=None if policy is None else policy.strikes)
+        self._loop = asyncio.new_event_loop()
+        self._workers = _Workers(None if policy is None else policy.strikes)
         self._reviewer = review.Reviewer(
             pipeline,
             lambda: around.snapshot,
             line=line,
             clock=time.monotonic,
             now=lambda: around.asked.now or now(),
-            evaluate=workers.evaluate,
+            evaluate=self._workers.evaluate,
             owners=train_jobs,
             on_context=self._wanted.note,
         )
-        weakref.finalize(self, _close, self._loop, workers)
+        weakref.finalize(self, self._workers.close, self._loop)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -286,10 +309,10 @@ class Offline:
     @property
     def policies(self) -> PolicySet:
         """Those of the folder, compiled; none where the profile leaves policies out."""
-        found = self._pipeline.plugins.get(policies.NAME)
-        if isinstance(found, policies.PlatformPolicy):
-            return found.policies(self.snapshot)
-        return PolicySet()
+        from policies.compile import PolicySet  # noqa: PLC0415  # as above
+
+        found = platform_policy(self._pipeline)
+        return PolicySet() if found is None else found.engine.policies(self.snapshot)
 
     def admit(
         self, document: Document, old: Document | None = None, *, asked: Asked | None = None
@@ -354,6 +377,8 @@ class Offline:
 
         With ``all_parts`` rules that hold show the values of their expressions too.
         """
+        from policies.explaining import explain_all  # noqa: PLC0415  # with the policies
+
         outcome, traces = self.trace(document, old)
         explained = self._loop.run_until_complete(
             self._answered(explain_all(traces, all_parts=all_parts))
@@ -368,6 +393,8 @@ class Offline:
         return Explained(outcome=outcome, layers=layers, policies=explained, unread=unread)
 
     def _unread(self, namespace: str) -> dict[Key, tuple[FieldError, ...]]:
+        from policies.document import Key  # noqa: PLC0415  # with the policies
+
         found = ((Key(*key), each) for key, each in self.policies.documents().items())
         return {
             key: each.unread
@@ -500,7 +527,7 @@ class Offline:
         except BadReview as error:
             raise ConfigError(f"{document.where}: {error}") from error
         if not request.user.username:
-            request = replace(request, user=self._around.asked.user)
+            request = msgspec.structs.replace(request, user=self._around.asked.user)
         self._around.look_at(request.namespace)
         before = values.copy(request.object) if request.object is not None else None
         verdict = self._loop.run_until_complete(self._reviewer.judge("mutate", request))

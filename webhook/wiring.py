@@ -219,11 +219,12 @@ class Service:
             counts=counts,
         )
         if policy is not None:
+            engine = policy.engine  # now, so that no review waits for its import
             quarantined = policy.strikes.quarantined
             recorder.registry.register(
                 PolicyMetrics(
                     counts,
-                    lambda: standing.count(policy.policies(self._origin.snapshot), quarantined),
+                    lambda: standing.count(engine.policies(self._origin.snapshot), quarantined),
                 )
             )
         self._elector = _elector(options, self._origin.calls)
@@ -380,7 +381,7 @@ def _origin(  # all that a cluster tells
         raise ConfigError("one of a folder, a kubeconfig and in-cluster must be given")
     if options.directory is not None:
         policy = platform_policy(pipeline)
-        prepare = None if policy is None else policy.prepare
+        prepare = None if policy is None else policy.engine.prepare
         return Folder(options.directory, options, recorder, logger, switch, prepare)
     from webhook.kube.cluster import Cluster  # noqa: PLC0415  # not for a folder
 

@@ -41,6 +41,11 @@ def read(raw: dict[str, Any]) -> dict[str, str]:
     return {k: v for k, v in record.items() if type(v) is str}
 
 
+def has_policies(raw: dict[str, Any]) -> bool:
+    """Whether any of its values is one that a policy wrote."""
+    return any(mark.startswith(POLICY) for mark in read(raw).values())
+
+
 def write(record: dict[str, str]) -> str:
     """The annotation's text; the same record gives the same bytes."""
     return orjson.dumps(record, option=orjson.OPT_SORT_KEYS).decode()

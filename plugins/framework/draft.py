@@ -10,10 +10,10 @@ added the parent renders the parent as it is at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from plugins.framework import applied, field, values
 
@@ -30,8 +30,7 @@ ABSENT: Final = object()
 """What a change says of a place where nothing was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded edit: where, by whom, from what, to what (``ABSENT`` for nothing)."""
 
     path: tuple[str | int, ...]
@@ -56,6 +55,24 @@ class _Operation:
         self.container = container
         self.key = key
         self.before = before
+
+
+class _Editing:
+    """Who edits a Draft for the length of a block. A class, since each plugin has its turn in each review."""
+
+    __slots__ = ("_draft", "_previous", "_who")
+
+    def __init__(self, draft: Draft, who: str) -> None:
+        self._draft = draft
+        self._who = who
+        self._previous = ""
+
+    def __enter__(self) -> None:
+        draft = self._draft
+        self._previous, draft._by = draft._by, self._who  # noqa: SLF001  # a part of it
+
+    def __exit__(self, *_: object) -> None:
+        self._draft._by = self._previous  # noqa: SLF001
 
 
 class Draft:
@@ -106,14 +123,9 @@ class Draft:
         self._ours: dict[int, Any] = {}
         self._slots: dict[tuple[int, str | int], _Operation] = {}
 
-    @contextmanager
-    def by(self, who: str) -> Iterator[None]:
+    def by(self, who: str) -> _Editing:
         """Edits inside this block are recorded as made by ``who``."""
-        previous, self._by = self._by, who
-        try:
-            yield
-        finally:
-            self._by = previous
+        return _Editing(self, who)
 
     @property
     def info(self) -> Info:

@@ -210,36 +210,39 @@ class Findings:
 
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    _known: dict[Any, list[FieldError]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[Any, list[FieldError]] | None = field(default=None, repr=False, compare=False)
     """The errors by all but their values, which may be unhashable: an object may have thousands of them."""
     _counted: int = field(default=0, repr=False, compare=False)
-    _said: set[str] = field(default_factory=set, repr=False, compare=False)
+    _said: set[str] | None = field(default=None, repr=False, compare=False)
 
     def error(self, *errors: FieldError) -> None:
         """Add errors, exact duplicates left out."""
         for error in errors:
-            if self._counted != len(self.errors):
-                self._index()
-            alike = self._known.setdefault((error.type, error.path, error.detail), [])
+            known = self._known
+            if known is None or self._counted != len(self.errors):
+                known = self._index()
+            alike = known.setdefault((error.type, error.path, error.detail), [])
             if error not in alike:
                 alike.append(error)
                 self.errors.append(error)
                 self._counted += 1
 
-    def _index(self) -> None:
-        """Somebody wrote to the list itself."""
-        self._known = {}
+    def _index(self) -> dict[Any, list[FieldError]]:
+        """Nobody has asked yet, or somebody wrote to the list itself."""
+        known = self._known = {}
         for error in self.errors:
-            self._known.setdefault((error.type, error.path, error.detail), []).append(error)
+            known.setdefault((error.type, error.path, error.detail), []).append(error)
         self._counted = len(self.errors)
+        return known
 
     def warn(self, *warnings: str) -> None:
         """Add warnings, each once, in the order found."""
         for warning in warnings:
-            if len(self._said) != len(self.warnings):
-                self._said = set(self.warnings)
-            if warning not in self._said:
-                self._said.add(warning)
+            said = self._said
+            if said is None or len(said) != len(self.warnings):
+                said = self._said = set(self.warnings)
+            if warning not in said:
+                said.add(warning)
                 self.warnings.append(warning)
 
     def add(self, other: Findings) -> None:

@@ -11,9 +11,11 @@ each with its own successor, make 2^50) weighted Dilworth finds the heaviest thr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import orjson
 
 from plugins.framework.quantity import DECIMAL_SI, Quantity, add, mul
 
@@ -30,8 +32,7 @@ MOST_PEAKS: Final = 1000
 CRD takes, costs up to 20 ms, so the worst runtime costs 0.2 s; real ones have 3 jobs and 5 names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One replicated job, as far as totals need it."""
 
     name: str
@@ -43,8 +44,7 @@ class Part:
     """Name and status (``Ready`` or ``Complete``) of each job that must get there first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Pods and amounts of a TrainJob. Whether an amount fits int64 is for `quantity.fits_int64` to say."""
 
     members: int
@@ -60,6 +60,11 @@ class Totals:
 _NOTE: Final = "totals"
 """Where a resolved job keeps its totals: the annotation, limits and expressions ask for the same numbers."""
 
+_MOST_KEPT: Final = 64
+"""Totals that a runtime keeps: its jobs mostly ask for the same few."""
+_LONGEST_KEPT: Final = 1024
+"""Bytes of the resources of a job whose totals are kept."""
+
 
 def of(info: Info) -> Totals:
     """The totals of a resolved job, per pod set and for what can run at one time; worked out once a job.
@@ -68,13 +73,34 @@ def of(info: Info) -> Totals:
     """
     kept: Totals | None = info.notes.get(_NOTE)
     if kept is None:
-        kept = info.notes[_NOTE] = totals(
-            [
-                Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.base.depends_on)
-                for p in info.pod_sets
-            ]
-        )
+        kept = info.notes[_NOTE] = _of(info)
     return kept
+
+
+def _of(info: Info) -> Totals:
+    """They follow from the runtime's jobs, their counts, and the one set of resources that a TrainJob may give."""
+    asked = orjson.dumps([p.node_resources for p in info.pod_sets])
+    bases, has_more = [p.base for p in info.pod_sets], any(p.extra_init for p in info.pod_sets)
+    if has_more or bases != [*info.runtime.jobs] or len(asked) > _LONGEST_KEPT:
+        return _added_up(info)
+    known: dict[Any, Totals] = info.runtime.memo.setdefault(_NOTE, {})
+    key = (info.facts.digest, asked, *[p.pods for p in info.pod_sets])
+    found = known.get(key)
+    if found is None:
+        found = _added_up(info)
+        if len(known) >= _MOST_KEPT:
+            known.clear()
+        known[key] = found
+    return found
+
+
+def _added_up(info: Info) -> Totals:
+    return totals(
+        [
+            Part(name=p.name, count=p.pods, requests=p.requests, depends_on=p.base.depends_on)
+            for p in info.pod_sets
+        ]
+    )
 
 
 def totals(parts: Sequence[Part]) -> Totals:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from plugins.framework import field, labels, values
 from plugins.framework.api import names
@@ -23,8 +24,7 @@ _MPI_VOLUMES: Final = frozenset({"mpi-ssh-auth", "mpi-hostfile"})
 _FLUX_VOLUMES: Final = frozenset({"spack-install", "flux-install", "shared-memory", "flux-curve"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One override of one job, whatever the generation: where it stands and what it holds.
 
     Paths are made when asked for: most reviews find nothing wrong.
@@ -216,6 +216,8 @@ def against_runtime(info: Info, target: Target, all_targets: list[Target]) -> Fi
         there = ", ".join(info.runtime.job_names) or "none"
         detail = f"jobs of runtime {info.runtime.name}: {there}"
         found.error(field.not_found(target.at_job, target.job, detail))
+        return found
+    if target.pod.keys().isdisjoint(finished.JUDGED):
         return found
     before = _pods_before(target, job, all_targets)
     found.error(*_containers(target, job), *_volumes(target, before))

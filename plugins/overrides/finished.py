@@ -7,7 +7,7 @@ the override brings, and names the override.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.framework import podrules, values
 from plugins.framework.field import Path
@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from plugins.overrides.contents import Target
 
 
+JUDGED: Final = frozenset({"containers", "initContainers", "volumes", "tolerations"})
+"""The fields of a pod that any rule is about, here and in ``contents``."""
+
+
 def problems(info: Info, target: Target, all_targets: list[Target]) -> Iterator[FieldError]:
     """Tolerations, sources of variables and references to resources that no pod may have."""
     pod = target.pod
+    if pod.keys().isdisjoint(JUDGED):
+        return
     later = [t for t in _after(target, all_targets) if t.job == target.job]
     if pod.get("tolerations"):
         yield from _tolerations(target, later)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
+import msgspec
+
 from policies.options.shapes import NotExpressible
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ def _no_outcome(path: Path) -> Any:
     raise LookupError(f"the option at {path} has not been called")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The job that an option is applied to, resolved as it is in this round."""
 
     info: Info

@@ -9,7 +9,8 @@ import pytest
 from plugins.framework.cluster import Snapshot
 from policies import compile as compiling
 from policies.compile import PolicySet
-from policies.plugin import MOST_SETS, PlatformPolicy
+from policies.engine import MOST_SETS, Engine
+from policies.strikes import Strikes
 from tests.policies.documents import policy
 
 
@@ -37,7 +38,7 @@ def names(found: PolicySet) -> list[str]:
 
 
 def test_what_is_prepared_is_not_compiled_again(read: list[str]) -> None:
-    plugin = PlatformPolicy()
+    plugin = Engine(Strikes())
     snapshot = Snapshot.of([rules("a"), rules("b")])
 
     prepared = plugin.prepare(snapshot.documents)
@@ -48,7 +49,7 @@ def test_what_is_prepared_is_not_compiled_again(read: list[str]) -> None:
 
 
 def test_only_what_has_changed_is_compiled_even_if_all_is_read_anew(read: list[str]) -> None:
-    plugin = PlatformPolicy()
+    plugin = Engine(Strikes())
     plugin.prepare(Snapshot.of([rules("a"), rules("b")]).documents)
 
     plugin.prepare(Snapshot.of([rules("a"), rules("b", priority=2)]).documents)
@@ -57,7 +58,7 @@ def test_only_what_has_changed_is_compiled_even_if_all_is_read_anew(read: list[s
 
 
 def test_a_request_that_has_the_snapshot_before_compiles_nothing(read: list[str]) -> None:
-    plugin = PlatformPolicy()
+    plugin = Engine(Strikes())
     before = Snapshot.of([rules("a")])
     first = plugin.prepare(before.documents)
     after = before.replaced(rules("a", priority=7))
@@ -68,7 +69,7 @@ def test_a_request_that_has_the_snapshot_before_compiles_nothing(read: list[str]
 
 
 def test_older_ones_are_forgotten() -> None:
-    plugin = PlatformPolicy()
+    plugin = Engine(Strikes())
     snapshots = [Snapshot.of([rules(f"p{number}")]) for number in range(MOST_SETS + 2)]
     for snapshot in snapshots:
         plugin.prepare(snapshot.documents)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import orjson
 
 from plugins.framework.errors import BadReview
@@ -32,7 +33,7 @@ def make_answer(**changes: Any) -> Answer:
         warnings=0,
         findings=0,
     )
-    return replace(plain, **changes)
+    return msgspec.structs.replace(plain, **changes)
 
 
 @dataclass(slots=True)

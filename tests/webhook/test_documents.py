@@ -15,7 +15,7 @@ import pytest
 
 from plugins.framework import lines
 from plugins.framework.cluster import Snapshot
-from policies import admission
+from policies.engine import Engine
 from tests.builders import Json, make_runtime
 from tests.reviews.desk import Reply, read, review
 from webhook.assembly import build_pipeline
@@ -290,14 +290,14 @@ def test_what_the_served_generation_has_no_words_for_is_said(
 
 async def test_compiling_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    compiled = admission.compiled
+    compiled = Engine.compiled
 
     def slow(*args: Any, **named: Any) -> Any:
         assert threading.current_thread() is not threading.main_thread()
         assert release.wait(10)
         return compiled(*args, **named)
 
-    monkeypatch.setattr(admission, "compiled", slow)
+    monkeypatch.setattr(Engine, "compiled", staticmethod(slow))
     reviewer = Cluster().reviewer()
     asking = asyncio.create_task(call(reviewer, SOUND, 30.0))
     await asyncio.sleep(0.01)
@@ -311,7 +311,7 @@ async def test_one_that_takes_too_long_is_let_in_and_that_is_said(
 ) -> None:
     """Our kinds fail open; what was not judged here is judged when it is compiled to be in force."""
     release = threading.Event()
-    monkeypatch.setattr(admission, "compiled", lambda *_, **__: release.wait(10))
+    monkeypatch.setattr(Engine, "compiled", staticmethod(lambda *_, **__: release.wait(10)))
     try:
         reply = await call(Cluster().reviewer(), SOUND, 0.05)
     finally:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import msgspec
 import orjson
 import pytest
 
@@ -216,7 +217,7 @@ def test_a_policys_finding_among_others_names_the_policy() -> None:
 
 
 def test_an_object_without_a_name_is_called_by_its_kind() -> None:
-    status = status_of(replace(ASKED, name=""), errors_of("spec.a"))
+    status = status_of(msgspec.structs.replace(ASKED, name=""), errors_of("spec.a"))
     assert status["message"].startswith("TrainJob is invalid: spec.a")
     assert "name" not in status["details"]
 

@@ -5,6 +5,8 @@ import base64
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,6 +30,8 @@ from webhook.config import ServeOptions
 from webhook.metrics import Recorder
 from webhook.mode import PREFIX
 from webhook.wiring import Hints
+
+ROOT = Path(__file__).parents[2]
 
 RUNTIME = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -103,6 +107,51 @@ async def test_it_is_ready_and_answers(options: ServeOptions) -> None:
         client.close()
 
     await serving(options, story)
+
+
+IMPORTED_BY_REVIEWS = """
+import asyncio, io, sys, time
+from pathlib import Path
+import orjson
+from benchmarks.review import create_review, policy
+from webhook import logs, wiring
+from webhook.config import ServeOptions
+
+async def story() -> None:
+    folder, certs = map(Path, sys.argv[1:])
+    anywhere = ("127.0.0.1", 0)
+    options = ServeOptions(directory=folder, listen=anywhere, health_listen=anywhere, cert_dir=certs)
+    service = wiring.Service(options, logs.build(io.BytesIO()))
+    await service.start()
+    before = set(sys.modules)
+    reviewer = service._admission._decide
+    job = create_review("demo", "base-torch")
+    document = orjson.loads(job)
+    about = {"group": "stationmaster.dev", "version": "v1alpha1"}
+    document["request"] |= {
+        "kind": {**about, "kind": "TrainJobPolicy"},
+        "resource": {**about, "resource": "trainjobpolicies"},
+        "object": {**policy(0), "spec": {"limits": "none"}},
+    }
+    decisions = [
+        (await reviewer[webhook](body, deadline=time.monotonic() + 30)).decision
+        for webhook, body in (("mutate", job), ("validate", job), ("validate", orjson.dumps(document)))
+    ]
+    print(orjson.dumps([decisions, sorted(set(sys.modules) - before)]).decode())
+
+asyncio.run(story())
+"""
+
+
+def test_no_review_waits_for_an_import(options: ServeOptions) -> None:
+    """Also not the first one of a policy, of a server that has none."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORTED_BY_REVIEWS, str(options.directory), str(options.cert_dir)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert orjson.loads(ran.stdout) == [["patched", "allowed", "denied"], []]
 
 
 TRAIN_JOB = f"""\

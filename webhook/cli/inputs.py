@@ -13,7 +13,6 @@ from plugins.framework.cluster import is_document
 from plugins.framework.errors import ConfigError
 from plugins.framework.field import show
 from webhook.files import duplicates, identity_of, kind_of, read_inputs, read_tree, title_of
-from webhook.suites.document import KIND as TEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +146,7 @@ def _read(
         for document in read:
             if is_wanted(values.obj(document.obj)):
                 found.append(document)
-            elif kind_of(document.obj) != TEST:  # they stand beside what they test
+            elif kind_of(document.obj) != names.POLICY_TEST:  # they stand beside what they test
                 problems.append(f"{document.where}: {title_of(document.obj)} is {otherwise}")
     problems += duplicates(found)
     if problems:

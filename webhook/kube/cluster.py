@@ -71,7 +71,7 @@ class Cluster:
         if policy is not None and options.in_cluster:
             self.statuses = Statuses(
                 self._client,
-                policy,
+                policy.engine,
                 snapshot=lambda: self.snapshot,
                 counts=counts,
                 are_events_written=options.events,
@@ -91,7 +91,7 @@ class Cluster:
             on_change=self._tell,
             on_problem=self._tell_problem,
             taps=taps,
-            prepare=None if policy is None else policy.prepare,
+            prepare=None if policy is None else policy.engine.prepare,
         )
         live = Live(self._client, self.source, clock=around.clock, stale=options.stale)
         self.live: Live | None = live

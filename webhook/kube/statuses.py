@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from plugins.framework.cluster import Snapshot
     from policies.compile import Compiled, CompiledPolicy, PolicySet
     from policies.counts import Counts, Outcome
-    from policies.plugin import PlatformPolicy
+    from policies.engine import Engine
     from webhook.kube.calls import Calls
     from webhook.kube.events import Holder
     from webhook.kube.reflector import Surroundings
@@ -152,7 +152,7 @@ class Statuses:
     def __init__(  # noqa: PLR0913  # its tools, all of them needed
         self,
         calls: Calls,
-        policy: PlatformPolicy,
+        engine: Engine,
         *,
         snapshot: Callable[[], Snapshot],
         counts: Counts,
@@ -161,12 +161,12 @@ class Statuses:
         around: Surroundings,
         logger: FilteringBoundLogger,
     ) -> None:
-        """Write by ``calls`` of what ``policy`` makes of the ``snapshot``; ``is_off`` says whether to write nothing."""
+        """Write by ``calls`` of what ``engine`` makes of the ``snapshot``; ``is_off`` says whether to write nothing."""
         self._calls = calls
-        self._policy = policy
+        self._engine = engine
         self._snapshot = snapshot
         self._counts = counts
-        self._strikes = policy.strikes
+        self._strikes = engine.strikes
         self._are_events_written = are_events_written
         self._is_off = is_off
         self._around = around
@@ -220,7 +220,7 @@ class Statuses:
             await self._around.sleep(TURN_SECONDS)
 
     async def _turn(self, holder: Holder) -> None:
-        policies = self._policy.policies(self._snapshot())
+        policies = self._engine.policies(self._snapshot())
         self._adopt(policies)
         if self._is_off() or not self._is_due(policies, holder):
             return

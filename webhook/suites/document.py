@@ -8,16 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from plugins.framework.api import names
-from policies.document import API_VERSION
 from webhook.asked import Asked
 
-KIND: Final = names.POLICY_TEST
 SUFFIXES: Final = ("_test.yaml", "_test.yml")
 LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """When a case happens that does not say when: a test must say the same every day."""
-
-__all__ = ["API_VERSION", "KIND", "LONG_AGO", "SUFFIXES", "Case", "Suite", "Want"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,14 @@ from plugins.framework.errors import ConfigError
 from plugins.framework.field import FieldError
 from plugins.framework.field import Path as FieldPath
 from plugins.framework.schema.syntax import not_label_value, not_qualified_name
+from policies.document import API_VERSION
 from policies.reading import read as read_document
 from policies.reading.fields import Fields, Notes, unsupported
 from policies.reading.syntax import moment
 from webhook.asked import Asked
 from webhook.files import files_of, identity_of, kind_of, read_file
 from webhook.suites import places
-from webhook.suites.document import API_VERSION, KIND, LONG_AGO, SUFFIXES, Case, Suite, Want
+from webhook.suites.document import LONG_AGO, SUFFIXES, Case, Suite, Want
 from webhook.yamlio import Document
 
 JOB_NAME: Final = "test"
@@ -97,7 +98,7 @@ def read(paths: Iterable[Path]) -> Found:
             continue
         out.problems += map(str, inputs.broken)
         if not inputs.documents and not inputs.broken:
-            out.problems.append(f"{path}:1: there is no {KIND} in it")
+            out.problems.append(f"{path}:1: there is no {names.POLICY_TEST} in it")
         for document in inputs.documents:
             suite, errors = _Reader(path, document).suite()
             # What the whole file says wrong is met again in every case.
@@ -123,9 +124,9 @@ class _Reader:
         """The PolicyTest, or what is wrong."""
         raw = self.document.obj
         kind = kind_of(raw)
-        if kind != KIND or raw.get("apiVersion") != API_VERSION:
+        if kind != names.POLICY_TEST or raw.get("apiVersion") != API_VERSION:
             said = " ".join((values.text(raw.get("apiVersion")), kind)).strip() if kind else raw
-            detail = f"must be a {KIND} of {API_VERSION}; other objects stand in files of their own"
+            detail = f"must be a {names.POLICY_TEST} of {API_VERSION}; other objects stand in files of their own"
             return None, [words.invalid("", said, detail)]
         root = self.notes.open(raw, FieldPath(), _ROOT)
         if root is None:

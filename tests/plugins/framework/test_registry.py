@@ -113,7 +113,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     """Entry points of packages that are not there."""
     points: list[EntryPoint] = []
     monkeypatch.setattr(
-        module, "entry_points", lambda *, group: [p for p in points if p.group == group]
+        "importlib.metadata.entry_points", lambda *, group: [p for p in points if p.group == group]
     )
     return points
 

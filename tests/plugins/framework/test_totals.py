@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugins.framework import lines
 from plugins.framework import totals as module
+from plugins.framework.api.trainjob import TrainJob
+from plugins.framework.info import Info
 from plugins.framework.quantity import BINARY_SI, DECIMAL_SI, Quantity, add, canonical, mul, parse
+from plugins.framework.resolve import resolve
 from plugins.framework.resources import compile_pod, template_requests
+from plugins.framework.runtime import CompiledRuntime
 from plugins.framework.totals import MOST_PEAKS, Part, Totals, totals
+from tests.builders import make_runtime, make_train_job
 from tests.hangs import no_hang
 
 DATA = Path(__file__).parents[2] / "data" / "vectors"
@@ -362,3 +368,33 @@ def test_beyond_the_bound_the_sum_stands_in_for_the_peak() -> None:
 def test_many_resources_of_few_jobs_stay_exact() -> None:
     parts = pairs(1, resources=MOST_PEAKS)
     assert totals(parts).exact
+
+
+# Kept by runtime
+
+
+def test_totals_of_one_runtime_are_kept_and_never_those_of_another_job() -> None:
+    runtime = CompiledRuntime(make_runtime("r").torch().node().obj, lines.NEWEST)
+
+    def info(nodes: int, cpu: str) -> Info:
+        job = make_train_job().nodes(nodes).resources({"cpu": cpu}).obj
+        found = resolve(TrainJob(job), runtime)
+        found.pod_sets[0].count = nodes
+        return found
+
+    first = module.of(info(2, "4"))
+    assert module.of(info(2, "4")) is first
+    amounts = [
+        (asked.members, canonical(asked.resources["cpu"]))
+        for asked in (module.of(info(n, cpu)) for n, cpu in ((2, "4"), (3, "4"), (2, "5")))
+    ]
+    assert amounts == [(2, "8"), (3, "12"), (2, "10")]
+
+
+def test_no_more_totals_are_kept_than_there_is_room_for() -> None:
+    runtime = CompiledRuntime(make_runtime("r").torch().node().obj, lines.NEWEST)
+    for cpu in range(1, 200):
+        job = make_train_job().resources({"cpu": str(cpu)}).obj
+        module.of(resolve(TrainJob(job), runtime))
+    [kept] = [v for v in runtime.memo.values() if isinstance(v, dict)]
+    assert 0 < len(kept) <= 64

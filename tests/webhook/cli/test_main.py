@@ -236,6 +236,21 @@ def test_help_imports_nothing_of_weight() -> None:
     }
 
 
+def test_what_runs_policies_is_imported_only_where_there_are_some() -> None:
+    job, cluster = "examples/trainjobs/torch-defaults.yaml", ("--from", "examples/cluster")
+
+    def imported(*options: str) -> set[str]:
+        ran = python(
+            "-X", "importtime", "-m", "webhook.cli", "admit", "-f", job, *cluster, *options
+        )
+        assert "kind: TrainJob" in ran.stdout
+        return {line.rsplit("|", 1)[1].strip() for line in ran.stderr.splitlines() if "|" in line}
+
+    engine = {"cel_expr_python", "google.protobuf", "policies.engine", "webhook.workers"}
+    assert not imported() & (engine | {"importlib.metadata"})
+    assert imported("-p", "examples/policies/own-images.yaml") >= engine - {"webhook.workers"}
+
+
 def test_the_package_runs_as_a_module() -> None:
     ran = python("-m", "webhook.cli", "--version")
     assert (ran.returncode, ran.stdout) == (

@@ -16,7 +16,8 @@ from plugins.framework.cluster import Snapshot
 from policies.compile import CompiledPolicy
 from policies.counts import Conflicted, Counts, Outcome
 from policies.document import Key
-from policies.plugin import PlatformPolicy
+from policies.engine import Engine
+from policies.strikes import Strikes
 from tests.webhook.kube.fake_calls import FakeCalls, Object
 from tests.webhook.kube.test_documents import policy as document
 from webhook import logs
@@ -68,7 +69,7 @@ class Replica:
         self.holder = Holder(holds)
         self.counts = Counts(lambda: self.now)
         self.log = io.BytesIO()
-        self.plugin = PlatformPolicy()
+        self.plugin = Engine(Strikes())
         self.snapshot = Snapshot()
         self.statuses = Statuses(
             calls,
