@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test check fix bench programs conformance sdk e2e clean check-lint check-format check-mypy \
+.PHONY: help run cluster test check fix bench programs conformance sdk e2e cost clean check-lint check-format check-mypy \
 	check-pyright check-imports check-dockerfile check-docs
 
 help: ## List the targets
@@ -71,9 +71,14 @@ sdk: $(VENV)/.installed ## Compare policies with the options of three unmodified
 	$(BIN)/python -m tests.sdk.environments
 	STATIONMASTER_SDK=1 $(BIN)/python -m pytest tests/sdk $(ARGS)
 
+# Most of its time is waiting, for what others do in theirs.
 e2e: $(VENV)/.installed ## Run against a real kube-apiserver, Trainer, JobSet and Kueue (compiled once)
 	$(BIN)/python -m tests.e2e.controlplane build
-	$(BIN)/python -m pytest tests/e2e --e2e $(ARGS)
+	$(BIN)/python -m pytest tests/e2e --e2e --ignore=tests/e2e/test_cost.py -n 2 --dist loadfile $(ARGS)
+
+cost: $(VENV)/.installed ## Measure what users of a real API server pay, with nothing beside (ARGS=--cost=full)
+	$(BIN)/python -m tests.e2e.controlplane build
+	$(BIN)/python -m pytest tests/e2e/test_cost.py --e2e $(ARGS)
 
 clean: ## Remove all that the targets made
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis

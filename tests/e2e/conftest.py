@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -40,6 +40,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "e2e: needs a real API server; runs with --e2e only")
     config.stash[KEY] = Report()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of ``-n`` hands over what it has measured: the terminal is another process's."""
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["report"] = session.config.stash[KEY].tables
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_testnodedown(node: Any) -> None:
+    """Take it; nothing from a worker that crashed."""
+    node.config.stash[KEY].merge(getattr(node, "workeroutput", {}).get("report", {}))
 
 
 def pytest_terminal_summary(

@@ -21,6 +21,12 @@ class Report:
         """Put a row into a table, which begins with its first."""
         self.tables.setdefault(title, []).append(row)
 
+    def merge(self, tables: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
+        """Put the tables of another process behind these."""
+        for title, rows in tables.items():
+            for row in rows:
+                self.add(title, row)
+
     def lines(self) -> Iterator[str]:
         """All tables; a row whose last cell is long goes on in it."""
         for title, rows in self.tables.items():

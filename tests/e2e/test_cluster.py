@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,14 @@ pytestmark = pytest.mark.e2e
 ROOT: Final = Path(__file__).parents[2]
 COMMANDS: Final = 4
 STOP_SECONDS: Final = 120.0
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A run in the background ignores Ctrl-C, and what it starts would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def processes_of(folder: Path) -> list[str]:
