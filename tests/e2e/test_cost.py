@@ -19,12 +19,13 @@ from typing import Final
 
 import pytest
 
+from benchmarks import process
 from plugins.framework.api.names import TOTALS_ANNOTATION
 from tests.e2e import installed, jobs
 from tests.e2e.controlplane import Component, ControlPlane, Object, users
 from tests.e2e.controlplane.manifests import Endpoint
 from tests.e2e.controlplane.process import free_port
-from tests.e2e.labels import ADMISSION
+from tests.e2e.labels import ADMISSION, BARE
 from tests.e2e.report import Report
 from tests.e2e.standalone import answers, registration
 
@@ -152,40 +153,61 @@ def served(
     component.stop()
 
 
+@pytest.fixture(scope="module")
+def bare(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A webhook that does nothing, registered as we are for namespaces of its own."""
+    with process.bare(tmp_path_factory.mktemp("bare") / "server") as server:
+        endpoint = Endpoint(port=server.port, ca=server.ca.read_bytes())
+        configurations = tuple(registration(endpoint, BARE))
+        for each in configurations:
+            each["metadata"]["name"] += "-bare"
+        plane.register(*configurations)
+        yield
+        plane.unregister(*configurations)
+
+
 Create = Callable[[str, str], Object]
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("client", ["client", "kubectl"])
 def test_a_create_with_us_and_without(
     plane: ControlPlane, served: Component, size: Size, report: Report, client: str
 ) -> None:
+    """Beside a webhook that does nothing, and beside another create without: what any costs, and the machine's noise."""
     with_us = plane.namespace(f"with-us-{client}", ADMISSION)
-    without = plane.namespace(f"without-us-{client}")
+    with_bare = plane.namespace(f"with-bare-{client}", BARE)
+    without, again = (plane.namespace(f"without-us-{client}-{i}") for i in range(2))
+    namespaces = (with_us, with_bare, without, again)
     with closing(Connection(plane, users.ALICE)) as connection:
         create, count = {
             "client": (by_connection(plane, connection), size.creates),
             "kubectl": (by_kubectl(plane), size.commands),
         }[client]
-        for namespace in (with_us, without):  # connections are made, and code is warm
+        for namespace in namespaces:  # connections are made, and code is warm
             create(namespace, "warm")
-        pairs = []
+        rounds = []
         for i in range(count):
-            # Who comes first changes, so that nobody profits from the other's wake.
-            order = (with_us, without) if i % 2 else (without, with_us)
+            # Who comes first changes, so that nobody profits from another's wake.
+            first = i % len(namespaces)
+            order = (*namespaces[first:], *namespaces[:first])
             took = {namespace: timed(create, namespace, f"job-{i}") for namespace in order}
-            pairs.append((took[with_us], took[without]))
+            rounds.append([took[namespace] for namespace in namespaces])
 
     stored = jobs.get(plane, with_us, "job-0"), jobs.get(plane, without, "job-0")
     completed = [TOTALS_ANNOTATION in job["metadata"].get("annotations", {}) for job in stored]
     assert completed == [True, False]
     assert served.running
-    columns = {
-        "with us": [ours for ours, _ in pairs],
-        "without": [theirs for _, theirs in pairs],
-        "difference": [ours - theirs for ours, theirs in pairs],
+    rows = {
+        "with us": [ours for ours, _, _, _ in rounds],
+        "without": [without for _, _, without, _ in rounds],
+        "with us more than without": [ours - without for ours, _, without, _ in rounds],
+        "with a bare webhook more": [bare - without for _, bare, without, _ in rounds],
+        "without more than without": [again - without for _, _, without, again in rounds],
     }
-    figures = "; ".join(f"{name} {percentiles(values)}" for name, values in columns.items())
-    report.add(TITLE, {"what": f"create by {client}, {count} pairs", "figures": figures})
+    for what, values in rows.items():
+        figures = percentiles(values)
+        report.add(TITLE, {"what": f"{count} creates by {client}, {what}", "figures": figures})
 
 
 def test_memory(plane: ControlPlane, served: Component, size: Size, report: Report) -> None:
