@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -62,7 +61,7 @@ def _running(command: list[str], stderr: int) -> Iterator[subprocess.Popen[bytes
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGINT)
+        process.kill()  # nothing to say good-bye to
         process.wait()
 
 

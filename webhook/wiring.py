@@ -331,9 +331,9 @@ class Service:
         try:
             await self._stopping.wait()
             self._logger.info("leaving", seconds=self._drain_seconds)
-            farewell = asyncio.create_task(self._trust.leave())
+            # Answering goes on meanwhile, and after it for a while: API servers learn by a watch what we said.
+            await asyncio.wait([asyncio.create_task(self._trust.leave())])
             await self._webhook.drain(self._drain_seconds)
-            await asyncio.wait([farewell])
         finally:
             for chore in chores:
                 chore.cancel()

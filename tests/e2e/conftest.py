@@ -18,7 +18,7 @@ from tests.e2e.controlplane import ControlPlane
 from tests.e2e.labels import ADMISSION, KUEUE
 from tests.e2e.load import Outcome
 from tests.e2e.report import KEY, Report
-from tests.e2e.standalone import Standalone
+from tests.e2e.standalone import Standalone, policies
 
 SWITCH: Final = "STATIONMASTER_E2E"
 HERE: Final = Path(__file__).parent
@@ -104,11 +104,11 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def standalone(
     plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Standalone]:
-    """Stationmaster from a folder with the shipped runtimes, registered for its own namespaces."""
+    """Stationmaster from a folder with the shipped runtimes and some policies, registered for its own namespaces."""
     folder = tmp_path_factory.mktemp("standalone")
-    runtimes = plane.shipped_runtimes()
+    objects = [*plane.shipped_runtimes(), *policies()]
     flags = ("--trainer-version=2.3", "--log-level=debug")
-    with Standalone.start(plane, folder, runtimes, selector=ADMISSION, flags=flags) as running:
+    with Standalone.start(plane, folder, objects, selector=ADMISSION, flags=flags) as running:
         yield running
 
 
@@ -117,9 +117,9 @@ def make_namespace(plane: ControlPlane) -> Iterator[MakeNamespace]:
     """Make namespaces; they are deleted after the test, with all in them."""
     made: list[str] = []
 
-    def make(*labels: Mapping[str, str]) -> str:
+    def make(*labels: Mapping[str, str], prefix: str = "t") -> str:
         merged = {key: value for each in labels for key, value in each.items()}
-        made.append(plane.namespace(f"t-{secrets.token_hex(4)}", merged))
+        made.append(plane.namespace(f"{prefix}-{secrets.token_hex(4)}", merged))
         return made[-1]
 
     yield make

@@ -65,6 +65,10 @@ class Replica:
         found = re.search(rf"^{sample} (\S+)$", self._asked("metrics")[1], re.MULTILINE)
         return float(found[1]) if found else -1.0
 
+    def followed(self) -> int:
+        """How many kinds it has listed, each of which it watches by a connection of its own."""
+        return self._asked("metrics")[1].count("\nstationmaster_cache_synced{")
+
     def log(self) -> list[Object]:
         """What it logged, one event a line."""
         lines = self.component.log.read_text().splitlines()

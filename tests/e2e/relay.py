@@ -81,6 +81,11 @@ class Relay:
         asyncio.run_coroutine_threadsafe(self._stall(), self._loop).result()
 
     @property
+    def open_connections(self) -> int:
+        """How many there are now."""
+        return len(self._open)
+
+    @property
     def swallowed(self) -> int:
         """Bytes that the other side sent on connections that were stalled."""
         return sum(pair.swallowed for pair in self.stalled)

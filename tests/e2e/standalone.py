@@ -32,6 +32,35 @@ _CHANGED: Final = {
     ),
 }
 
+POLICED: Final = "policed"
+"""How the names of namespaces begin that ``policies`` are about."""
+
+
+def policies() -> Iterator[Object]:
+    """Some that write, and one that every update would break if what it finds were not there before."""
+    pods = {"metadata": {"annotations": {"example.com/policed": "yes"}}}
+    written = {"labels": {"example.com/policed": "yes"}, "podTemplateOverrides": [pods]}
+    yield _policy("writes", defaults=written, overrides={"activeDeadlineSeconds": {"max": 86400}})
+    yield _policy(
+        "refuses-updates",
+        match={"operations": ["UPDATE"]},
+        limits=[
+            {"name": "no-nodes", "nodes": {"max": 0}},
+            {"name": "team", "labels": {"require": ["team"]}},
+        ],
+        validations=[{"name": "no-pods", "expression": "podSets.all(p, p.count == 0)"}],
+    )
+
+
+def _policy(name: str, **spec: object) -> Object:
+    condition = f"request.namespace.startsWith('{POLICED}-')"
+    return {
+        "apiVersion": "stationmaster.dev/v1alpha1",
+        "kind": "TrainJobPolicy",
+        "metadata": {"name": name},
+        "spec": {"matchConditions": [{"name": POLICED, "expression": condition}], **spec},
+    }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standalone:

@@ -164,7 +164,16 @@ def test_watch_silent(whole: Installed, request: pytest.FixtureRequest, tell: Te
         ]
 
     there = len(plane.admin.list(jobs.TRAINER_API, "ClusterTrainingRuntime"))
-    plane.wait_for(lambda: of_all("kept_objects") == [there] * 2, "all runtimes to be known")
+
+    def all_watched() -> bool:
+        """After the fault of another test some may still be about to."""
+        watches = sum(replica.followed() for replica in whole.replicas)
+        are_known = of_all("kept_objects") == [there] * 2
+        return (
+            are_known and of_all("cut_off_seconds") == [0, 0] and gate.open_connections >= watches
+        )
+
+    plane.wait_for(all_watched, "all kinds to be watched")
     lists, failures = of_all("lists_total"), of_all("failures_total")
     longest = 0.0
 

@@ -1,4 +1,4 @@
-"""What controllers send about TrainJobs is neither refused nor changed, while our rules are in force.
+"""What controllers send about TrainJobs is neither refused nor changed, while our rules and policies are in force.
 
 The list is that of webhook-server.md A.9; the API server's audit log tells who sent what, how it was
 answered, and whether our webhook changed it.
@@ -16,7 +16,7 @@ from tests.e2e import jobs
 from tests.e2e.conftest import MakeNamespace
 from tests.e2e.controlplane import ControlPlane, Object
 from tests.e2e.labels import ADMISSION, KUEUE
-from tests.e2e.standalone import MUTATING
+from tests.e2e.standalone import MUTATING, POLICED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("standalone")]
 
@@ -33,8 +33,8 @@ TRAINER_OF_TWO: Final[Object] = {"numNodes": 2, "resourcesPerNode": {"requests":
 
 @pytest.fixture
 def namespace(make_namespace: MakeNamespace) -> str:
-    """A namespace in which both Stationmaster and Kueue act."""
-    return make_namespace(ADMISSION, KUEUE)
+    """A namespace in which both Stationmaster and Kueue act, and policies that would refuse every update."""
+    return make_namespace(ADMISSION, KUEUE, prefix=POLICED)
 
 
 def sent(
@@ -82,7 +82,7 @@ def late_job(plane: ControlPlane, namespace: str, trainer: Object) -> None:
 def test_kueue_suspends_a_job_that_its_webhook_did_not_see(
     plane: ControlPlane, make_namespace: MakeNamespace
 ) -> None:
-    namespace = make_namespace(ADMISSION)
+    namespace = make_namespace(ADMISSION, prefix=POLICED)
     resources = {"requests": {"cpu": "2"}}
 
     late_job(plane, namespace, {**TRAINER_OF_TWO, "resourcesPerNode": resources})
@@ -175,7 +175,7 @@ def test_a_namespace_ends_with_its_jobs(plane: ControlPlane, namespace: str) -> 
 def test_jobs_from_before_our_time_live_on(
     plane: ControlPlane, make_namespace: MakeNamespace
 ) -> None:
-    namespace = make_namespace(KUEUE)
+    namespace = make_namespace(KUEUE, prefix=POLICED)
     queue = jobs.queue(plane, namespace)
     # A job that we would refuse, and the Trainer does not: nothing would ever run.
     invalid = jobs.train_job(namespace, "invalid", trainer={"numNodes": 0})

@@ -611,3 +611,28 @@ async def test_it_does_not_start_where_the_interpreter_for_options_is_none(
     monkeypatch.setenv("STATIONMASTER_OPTIONS_PYTHON", str(tmp_path / "python"))
     with pytest.raises(ConfigError, match="STATIONMASTER_OPTIONS_PYTHON must name a Python"):
         await serving(options, story)
+
+
+async def test_it_answers_until_it_has_said_good_bye_and_a_while_longer(
+    options: ServeOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API servers learn of it by a watch: with the listener closed by then, they would fail closed."""
+    order: list[str] = []
+
+    async def story(running: Running) -> None:
+        service = running.service
+        drain = service._webhook.drain
+
+        async def leave() -> None:
+            await asyncio.sleep(0)
+            order.append("good-bye")
+
+        async def draining(seconds: float) -> None:
+            order.append("drain")
+            await drain(seconds)
+
+        monkeypatch.setattr(service, "_trust", service._trust._replace(leave=leave))
+        monkeypatch.setattr(service._webhook, "drain", draining)
+
+    await serving(options, story)
+    assert order == ["good-bye", "drain"]

@@ -159,7 +159,12 @@ class Keeper:
         self._turned_at = self._clock.monotonic()
 
     async def leave(self) -> None:
-        """On the way out: fail closed no longer where nobody is left to answer."""
+        """On the way out: fail closed no longer where nobody is left to answer.
+
+        The last one may not hold the Lease yet, which the one before it has only just given back.
+        """
+        if not self._elector.is_holder:
+            await self._elector.attempt()
         if self._elector.is_holder:
             published = await self._injector.read()
             self._report(await self._arming.look(published, self._trusts, leaving=True))

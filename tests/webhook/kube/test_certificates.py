@@ -453,6 +453,21 @@ async def test_on_the_way_out_the_holder_disarms_and_any_other_does_not(
     assert policies(api) == ["Ignore", "Ignore"]
 
 
+@pytest.mark.usefixtures("served")
+async def test_the_last_one_disarms_though_the_holder_left_a_moment_before(
+    api: FakeCalls, first: Replica, second: Replica
+) -> None:
+    await first.turn()
+    await second.turn()
+    api.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {}})
+    await first.elector.give_back()
+    assert not second.elector.is_holder
+
+    await second.keeper.leave()
+
+    assert policies(api) == ["Ignore", "Ignore"]
+
+
 def policies(api: FakeCalls) -> list[str]:
     return [api.objects[each.path]["webhooks"][0]["failurePolicy"] for each in CONFIGURATIONS]
 
