@@ -22,6 +22,7 @@ from policies.compile import Matched, PolicySet
 from policies.custom import asking
 from policies.judging import Judge
 from policies.options import Subject
+from policies.plugin import NAME
 from policies.run import Run, lookup
 from policies.view import View
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from policies.options import Option
     from policies.strikes import Strikes
     from policies.writes import Mode, Write
-
-NAME: Final = "PlatformPolicy"
-"""The note of a Context under which its Run is: the plugin's name."""
 
 MOST_SETS: Final = 3
 

@@ -374,11 +374,6 @@ class Pool:
         self._one_is_up = asyncio.Event()
         """Also where none could be started: then there is nothing to wait for."""
 
-    @property
-    def is_started(self) -> bool:
-        """Whether there are workers, or were."""
-        return bool(self._tasks)
-
     async def ask(
         self,
         questions: Sequence[Question],

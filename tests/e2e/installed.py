@@ -67,7 +67,15 @@ class Replica:
 
     def followed(self) -> int:
         """How many kinds it has listed, each of which it watches by a connection of its own."""
-        return self._asked("metrics")[1].count("\nstationmaster_cache_synced{")
+        return len(self._of_each_kind("synced"))
+
+    def cut_off_seconds(self) -> float:
+        """How long it has been cut off from any kind; -1 where it does not say."""
+        return max(self._of_each_kind("cut_off_seconds"), default=-1.0)
+
+    def _of_each_kind(self, metric: str) -> list[float]:
+        found = rf"^stationmaster_cache_{metric}{{.*}} (\S+)$"
+        return [float(v) for v in re.findall(found, self._asked("metrics")[1], re.MULTILINE)]
 
     def log(self) -> list[Object]:
         """What it logged, one event a line."""

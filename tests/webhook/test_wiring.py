@@ -565,8 +565,8 @@ async def test_custom_options_are_imported_before_the_first_request(
     write(options, "policy.yaml", CUSTOM_POLICY)
 
     async def story(running: Running) -> None:
-        assert running.service._workers.options.is_started
-        assert not running.service._workers.expressions.is_started
+        assert running.service._workers.options._tasks
+        assert not running.service._workers.expressions._tasks
         client = await running.connect()
         answer = await client.post("/mutate?timeout=10s", create_review("demo", "base-torch"))
         patch = base64.b64decode(answer.json["response"]["patch"])

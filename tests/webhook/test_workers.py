@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -285,17 +285,24 @@ async def test_a_killed_worker_is_replaced() -> None:
         assert sum(worker.alive for worker in fakes.started) == 2
 
 
+def held(
+    fakes: Fakes, *, after: int, until: asyncio.Future[None]
+) -> Callable[[], Awaitable[Worker]]:
+    """Start so many, and the next one only then."""
+
+    async def start() -> Worker:
+        if len(fakes.started) == after:
+            await until
+        return await fakes()
+
+    return start
+
+
 async def test_what_was_killed_waits_until_all_workers_are_there_again() -> None:
     """A new one may have seconds to import; the last must not be lost meanwhile."""
     fakes = Fakes(hanging_on("hang"))
     imported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def start() -> Worker:
-        if len(fakes.started) == 2:
-            await imported
-        return await fakes()
-
-    pool = Pool(start=start, most_seconds=0.01)
+    pool = Pool(start=held(fakes, after=2, until=imported), most_seconds=0.01)
     try:
         await ask(pool, question("bad", "'hang'"))
         again = asyncio.ensure_future(ask(pool, question("bad", "'hang'")))
@@ -314,13 +321,7 @@ async def test_what_was_killed_waits_until_all_workers_are_there_again() -> None
 async def test_what_waits_when_its_policy_is_quarantined_is_refused_at_once() -> None:
     fakes = Fakes(hanging_on("hang"))
     never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def start() -> Worker:
-        if len(fakes.started) == 3:
-            await never
-        return await fakes()
-
-    pool = Pool(start=start, most_seconds=0.01)
+    pool = Pool(start=held(fakes, after=3, until=never), most_seconds=0.01)
     try:
         await ask(pool, question("bad", "'hang'"))
         first, second = await ask(pool, question("bad", "'hang'"), question("bad", "'hang'"))

@@ -15,6 +15,7 @@ from policies.reading.syntax import moment
 from webhook.doctor.facts import Facts, Object, Unread
 from webhook.doctor.finding import Finding, fail, ok, unread, warn
 from webhook.doctor.installed import again
+from webhook.files import title_of
 from webhook.kube.shared import SERVICE
 
 POLICIES: Final = "policies"
@@ -71,7 +72,7 @@ def _all_well(count: int) -> str:
 
 def _of(facts: Facts, policy: Object) -> Iterator[Finding]:
     """What is wrong with one."""
-    title = _title(policy)
+    title = title_of(policy)
     ready, conflict = (_condition(policy, kind) for kind in ("Ready", "Conflict"))
     status = values.text(ready.get("status"))
     if not _is_current(policy, ready):
@@ -99,15 +100,6 @@ def _of(facts: Facts, policy: Object) -> Iterator[Finding]:
             f"{title} has met another policy, and neither value was written: {why}",
             _PRIORITY,
         )
-
-
-def _title(policy: Object) -> str:
-    metadata = values.obj(policy.get("metadata"))
-    namespace = values.text(metadata.get("namespace"))
-    name = values.text(metadata.get("name"))
-    return (
-        f"{policy.get('kind')} {namespace}/{name}" if namespace else f"{policy.get('kind')} {name}"
-    )
 
 
 def _place(policy: Object) -> str:
