@@ -60,7 +60,7 @@ class Flux(EnforceMLPolicyPlugin, CustomValidationPlugin, ComponentBuilderPlugin
         for pod_set in info.pod_sets:
             if pod_set.name == names.NODE:
                 pod_set.extra_init.append(_installer(info, settings))
-                info.later(lambda p=pod_set: _add_to_pod(info, p))  # type: ignore[misc]  # binds the loop's value
+        info.later(_add_to_pods)
 
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
@@ -151,6 +151,12 @@ def _installer(info: Info, settings: dict[str, str]) -> dict[str, Any]:
 
 def _scripts_volume(info: Info) -> str:
     return f"{info.job.name}{names.FLUX_SCRIPTS}"
+
+
+def _add_to_pods(info: Info) -> None:
+    for pod_set in info.pod_sets:
+        if pod_set.name == names.NODE:
+            _add_to_pod(info, pod_set)
 
 
 def _add_to_pod(info: Info, pod_set: PodSet) -> None:

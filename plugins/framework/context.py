@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plugins.framework import applied
 from plugins.framework.errors import DeadlineExceeded
@@ -24,7 +24,7 @@ Evaluate = Callable[[Sequence[Any], float | None], Awaitable[Sequence[Any]]]
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
-def _nothing() -> None:
+def _nothing(_ctx: Context) -> None:
     """There is no stored TrainJob."""
 
 
@@ -50,9 +50,8 @@ class Context:
     written: Mapping[str, str] | None = None
     """JSON Pointers of what the mutating call of a CREATE has written into the object so far (see ``applied``);
     None in all others, where the object's own annotation says it."""
-    before: Callable[[], Info | None] = _nothing
-    """On UPDATE: the stored TrainJob, resolved as the new one is, policies and all; worked out when asked for.
-    None on CREATE, or where its runtime is gone."""
+    resolve_stored: Callable[[Context], Info | None] = _nothing
+    """How ``before`` works it out."""
     now: datetime = EPOCH
     """The time of day by which things expire."""
     evaluate: Evaluate = nobody
@@ -65,6 +64,17 @@ class Context:
     """What one extension point leaves for a later one, by plugin name."""
     audit: dict[str, str] = field(default_factory=dict)
     """Audit annotations of the answer, which the API server puts under our webhook's name."""
+
+    _before: Info | Literal["not asked for"] | None = field(default="not asked for", init=False)
+
+    def before(self) -> Info | None:
+        """On UPDATE: the stored TrainJob, resolved as the new one is, policies and all; worked out once.
+
+        None on CREATE, or where its runtime is gone.
+        """
+        if self._before == "not asked for":
+            self._before = self.resolve_stored(self)
+        return self._before
 
     @property
     def is_create(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from plugins.framework import quantity, values
 from plugins.framework.api import names
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from plugins.framework.resources import CompiledPod
 
 Requests = Mapping[str, Quantity]
-Edit = Callable[[], None]
+Edit = Callable[["Info"], None]
+Merge = Callable[["Info"], tuple[Job, ...]]
 Observer = Callable[[str], None]
 
 _INT64: Final = 2**63
@@ -90,7 +92,7 @@ class PodSet:
     """One replicated job of the resolved TrainJob: name, count, pod."""
 
     __slots__ = (
-        "_info",
+        "_of",
         "_requests",
         "base",
         "built",
@@ -103,7 +105,7 @@ class PodSet:
 
     def __init__(self, info: Info, job: Job, count: int) -> None:
         """Start from a job of the template."""
-        self._info = info
+        self._of = ref(info)
         self.base = job
         """The job as far as overrides leave it alone: its name, ancestor, counts, containers' names and
         resources, what it depends on, its classes. ``job`` has the overrides merged in."""
@@ -118,6 +120,14 @@ class PodSet:
         """Init containers that plugins add; known before the pod is built, since they can cost resources."""
         self.built: dict[str, Any] = values.EMPTY
         self._requests: Requests | None = None
+
+    @property
+    def _info(self) -> Info:
+        """The job that it is part of, and not longer than that: a ring of the two would stay until a collection."""
+        info = self._of()
+        if info is None:
+            raise ReferenceError(f"the Info that pod set {self.name} is part of is gone: keep it")
+        return info
 
     @property
     def name(self) -> str:
@@ -240,6 +250,7 @@ class Info:
     """One TrainJob, resolved. Built by ``resolve.resolve`` through the named ``with_...`` options."""
 
     __slots__ = (
+        "__weakref__",
         "_edits",
         "_merge",
         "_merged",
@@ -287,7 +298,7 @@ class Info:
         """What the controller would fail with on every reconcile; empty where it can build the job."""
         self.by = ""
         self._edits: list[tuple[str, Edit]] = []
-        self._merge: Callable[[], tuple[Job, ...]] | None = None
+        self._merge: Merge | None = None
         self._merged: dict[str, Job] = {}
         self._settled = False
 
@@ -301,7 +312,7 @@ class Info:
         self.template = template
         return self
 
-    def with_merge(self, merge: Callable[[], tuple[Job, ...]]) -> Info:
+    def with_merge(self, merge: Merge) -> Info:
         """Set how overrides are merged that leave alone what ``PodSet.base`` is read for."""
         self._merge = merge
         return self
@@ -310,7 +321,7 @@ class Info:
         """The job of a pod set with all overrides merged in."""
         if self._merge is not None:
             merge, self._merge = self._merge, None
-            self._merged = {job.name: job for job in merge()}
+            self._merged = {job.name: job for job in merge(self)}
         return self._merged.get(pod_set.base.name, pod_set.base)
 
     def with_pod_set(self, job: Job, count: int) -> Info:
@@ -355,7 +366,10 @@ class Info:
         return values.EMPTY
 
     def later(self, edit: Edit) -> None:
-        """Leave an edit of the pods; it runs when a pod is first read, under the present plugin's name."""
+        """Leave an edit of the pods; it runs when a pod is first read, under the present plugin's name.
+
+        It is given this Info, and should not hold on to it: what is held in a ring is not freed with its review.
+        """
         self._edits.append((self.by, edit))
 
     def settle(self, observer: Observer | None = None) -> None:
@@ -368,7 +382,7 @@ class Info:
         if observer:
             observer(RUNTIME_LAYER)
         for by, edit in self._edits:
-            edit()
+            edit(self)
             if observer:
                 observer(by)
 

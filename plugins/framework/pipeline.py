@@ -7,9 +7,8 @@ counted, and has the effect that the profile defines. One plugin cannot take the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 
@@ -69,7 +68,7 @@ class Result:
     faults: list[PluginFault] = field(default_factory=list)
     audit: dict[str, str] = field(default_factory=dict)
     """Audit annotations of the answer."""
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
     """What plugins know beside, by their names (``Context.notes``): for those who count."""
 
     @property
@@ -363,7 +362,7 @@ class Pipeline:
             )
         self._warn("warn_train_job", result, ctx, info, old, job)
         if old is not None:
-            ctx.before = cache(lambda: self._stored(ctx, old))
+            ctx.resolve_stored = lambda of: self._stored(of, old)
             if changes_nothing_judged(ctx, old, job):
                 await self._collect("validate_metadata", result, ctx, info, old, job)
                 return

@@ -9,7 +9,7 @@ from plugins.framework import values
 from plugins.framework.api import names
 
 if TYPE_CHECKING:
-    from plugins.framework.info import Info
+    from plugins.framework.info import Container, Info
 
 INDEX_REF: Final[dict[str, Any]] = {"fieldRef": {"fieldPath": names.COMPLETION_INDEX}}
 """Where a pod of an Indexed Job finds its rank."""
@@ -23,6 +23,12 @@ def env(name: str, value: str) -> dict[str, Any]:
 def env_from_index(name: str) -> dict[str, Any]:
     """An entry that holds the pod's completion index."""
     return {"name": name, "valueFrom": INDEX_REF}
+
+
+def trainer_container(info: Info) -> Container | None:
+    """The trainer's container ``node``, under construction."""
+    trainer = info.trainer
+    return trainer.edit(names.NODE) if trainer is not None else None
 
 
 def trainer_env(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ def _with_overrides(info: Info, *, trace: bool) -> tuple[Job, ...]:
     if not entries:
         return jobs
     if not trace and not any(_is_structural(info, entry) for entry in entries):
-        info.with_merge(lambda: _merged(info, entries, trace=False))
+        info.with_merge(lambda of: _merged(of, entries, trace=False))
         return jobs
     return _merged(info, entries, trace=trace)
 
@@ -249,7 +249,7 @@ def _give_resources(info: Info, pod_set: PodSet, resources: dict[str, Any] | Non
         return
     pod_set.node_resources = resources
 
-    def replace() -> None:
+    def replace(_info: Info) -> None:
         node = pod_set.edit(names.NODE)
         if node is not None:
             node.raw["resources"] = resources

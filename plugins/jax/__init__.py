@@ -34,26 +34,10 @@ class JAX(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if info.runtime.policy != "jax":
             return
         pods.set_trainer_count(info)
-        trainer = info.trainer
-        if trainer is None and info.line.name == "2.2":
+        if info.trainer is None and info.line.name == "2.2":
             raise BuildError("the JAX plugin panics on a runtime without a trainer job")
-        if info.job.trainer is None or trainer is None:
-            return
-
-        def add_env() -> None:
-            container = trainer.edit(names.NODE)
-            if container is None:
-                return
-            container.upsert_env(
-                pods.env("JAX_NUM_PROCESSES", str(trainer.count)),
-                pods.env_from_index("JAX_PROCESS_ID"),
-                pods.env(
-                    "JAX_COORDINATOR_ADDRESS", f"{pods.master_address(info)}:{names.TRAINER_PORT}"
-                ),
-            )
-            container.upsert_ports({"containerPort": names.TRAINER_PORT})
-
-        info.later(add_env)
+        if info.job.trainer is not None and info.trainer is not None:
+            info.later(_add_env)
 
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
@@ -63,6 +47,19 @@ class JAX(EnforceMLPolicyPlugin, CustomValidationPlugin):
         return reserved.of_policy(
             info, "jax", RESERVED, lambda name: f"{name} is set by the JAX runtime; remove it"
         )
+
+
+def _add_env(info: Info) -> None:
+    trainer, container = info.trainer, pods.trainer_container(info)
+    if trainer is None or container is None:
+        return
+    address = f"{pods.master_address(info)}:{names.TRAINER_PORT}"
+    container.upsert_env(
+        pods.env("JAX_NUM_PROCESSES", str(trainer.count)),
+        pods.env_from_index("JAX_PROCESS_ID"),
+        pods.env("JAX_COORDINATOR_ADDRESS", address),
+    )
+    container.upsert_ports({"containerPort": names.TRAINER_PORT})
 
 
 def new(_args: Args, _handle: Handle) -> JAX:

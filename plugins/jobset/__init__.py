@@ -40,17 +40,17 @@ class JobSet(
     def pre_build_sync(self, ctx: Context, info: Info) -> None:
         """Leave the controller's last edits: counts, initializers, ``spec.trainer``, the PodGroup's labels."""
         del ctx
-        info.later(lambda: _sync(info))
+        info.later(_sync)
         if info.job.initializer:
             info.by = "spec.initializer"
-            info.later(lambda: _initialize(info))
+            info.later(_initialize)
         if info.job.trainer is not None:
             info.by = "spec.trainer"
             _set_image(info)
-            info.later(lambda: _train(info))
+            info.later(_train)
         if info.pod_labels or info.pod_annotations:
             info.by = "podGroupPolicy"
-            info.later(lambda: _mark(info))
+            info.later(_mark)
 
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob

@@ -67,7 +67,7 @@ class MPI(
         if launcher is not None and names.NODE in launcher.base.names and not _is_open_mpi(info):
             implementation = info.runtime.source.get("mpiImplementation")
             raise BuildError(f"MPI implementation for {implementation!r} isn't supported")
-        info.later(lambda: _add_to_pods(info))
+        info.later(_add_to_pods)
 
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob

@@ -68,7 +68,8 @@ def _meaning(line: Line, job: TrainJob) -> list[Any]:
 
 
 def _refused_by_jobset(at: Path, info: Info, old: TrainJob, new: TrainJob) -> Iterator[FieldError]:
-    before = {p.name: p.job for p in resolve(old, info.runtime, info.facts).pod_sets}
+    stored = resolve(old, info.runtime, info.facts)
+    before = {p.name: p.job for p in stored.pod_sets}
     for pod_set in info.pod_sets:
         job = before.get(pod_set.name)
         if job is None or job is pod_set.job:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.framework import pods
-from plugins.framework.api import names
 from plugins.framework.interface import EnforceMLPolicyPlugin
 from plugins.framework.registry import Args, Handle, PluginSpec
 
@@ -32,16 +31,14 @@ class PlainML(EnforceMLPolicyPlugin):
         if info.runtime.policy in _OTHERS:
             return
         pods.set_trainer_count(info)
-        trainer = info.trainer
-        if info.job.trainer is None or trainer is None:
-            return
+        if info.job.trainer is not None and info.trainer is not None:
+            info.later(_add_env)
 
-        def add_env() -> None:
-            container = trainer.edit(names.NODE)
-            if container:
-                container.upsert_env(*pods.trainer_env(info.job.env))
 
-        info.later(add_env)
+def _add_env(info: Info) -> None:
+    container = pods.trainer_container(info)
+    if container is not None:
+        container.upsert_env(*pods.trainer_env(info.job.env))
 
 
 def new(_args: Args, _handle: Handle) -> PlainML:

@@ -56,7 +56,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin, ValidateRuntimePlugin
             if not _exists(info, job_name, container_name):
                 raise BuildError(_missing(job_name, container_name))
         if info.job.trainer is not None or _has_targets(info.runtime):
-            info.later(lambda: _add_env(info))
+            info.later(_add_env)
 
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob

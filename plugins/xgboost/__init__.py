@@ -33,26 +33,8 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if info.runtime.policy != "xgboost":
             return
         pods.set_trainer_count(info)
-        trainer = info.trainer
-        if info.job.trainer is None or trainer is None:
-            return
-
-        def add_env() -> None:
-            container = trainer.edit(names.NODE)
-            if container is None:
-                return
-            workers = gpu_count(info.resources_per_node()) or 1
-            container.upsert_env(
-                pods.env("DMLC_TRACKER_URI", pods.master_address(info)),
-                pods.env("DMLC_TRACKER_PORT", str(names.TRAINER_PORT)),
-                pods.env_from_index("DMLC_TASK_ID"),
-                pods.env(
-                    "DMLC_NUM_WORKER", str(values.int32(trainer.count * values.int32(workers)))
-                ),
-            )
-            container.upsert_ports({"containerPort": names.TRAINER_PORT})
-
-        info.later(add_env)
+        if info.job.trainer is not None and info.trainer is not None:
+            info.later(_add_env)
 
     def validate(
         self, ctx: Context, info: Info | None, old: TrainJob | None, new: TrainJob
@@ -62,6 +44,20 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         return reserved.of_policy(
             info, "xgboost", RESERVED, lambda name: f"{name} is reserved for the XGBoost runtime"
         )
+
+
+def _add_env(info: Info) -> None:
+    trainer, container = info.trainer, pods.trainer_container(info)
+    if trainer is None or container is None:
+        return
+    workers = values.int32(gpu_count(info.resources_per_node()) or 1)
+    container.upsert_env(
+        pods.env("DMLC_TRACKER_URI", pods.master_address(info)),
+        pods.env("DMLC_TRACKER_PORT", str(names.TRAINER_PORT)),
+        pods.env_from_index("DMLC_TASK_ID"),
+        pods.env("DMLC_NUM_WORKER", str(values.int32(trainer.count * workers))),
+    )
+    container.upsert_ports({"containerPort": names.TRAINER_PORT})
 
 
 def new(_args: Args, _handle: Handle) -> XGBoost:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugins.framework.info import Container, cpu_count, gpu_count
+from plugins.framework.info import Container, Info, cpu_count, gpu_count
 from tests.builders import (
     Json,
     container,
@@ -121,7 +121,7 @@ def test_p04_of_two_containers_of_one_name_the_regular_one_is_edited() -> None:
     pod_set = info.pod_sets[0]
     found: list[Any] = []
 
-    def look() -> None:
+    def look(_info: Info) -> None:
         found.extend((pod_set.edit_any("twin"), pod_set.edit_any("only"), pod_set.edit("only")))
         found.append(pod_set.edit_any("nope"))
 
@@ -139,9 +139,9 @@ def test_edits_run_once_in_order_and_pods_show_them() -> None:
     info = resolve(Case(job=JOB, runtime=PLAIN.node()))
     ran: list[str] = []
     info.by = "first"
-    info.later(lambda: ran.append("first"))
+    info.later(lambda _: ran.append("first"))
     info.by = "second"
-    info.later(lambda: ran.append("second"))
+    info.later(lambda _: ran.append("second"))
     seen: list[str] = []
     info.settle(seen.append)
     info.settle()

@@ -472,8 +472,6 @@ def test_a_patch_that_moves_a_sidecar_to_the_front_changes_what_the_pod_asks_for
     )
     runtime = PLAIN.node(pod={"initContainers": [load, proxy]})
     moved = patch(initContainers=[patched("proxy"), patched("load")])
-    found = [
-        resolve(Case(job=job, runtime=runtime)).pod_sets[0].requests["memory"].nano
-        for job in (JOB, moved)
-    ]
+    infos = [resolve(Case(job=job, runtime=runtime)) for job in (JOB, moved)]
+    found = [info.pod_sets[0].requests["memory"].nano for info in infos]
     assert found == [2**30 * 10**9, (2**30 + 10**9) * 10**9]
