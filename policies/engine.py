@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MOST_SETS: Final = 3
 
 _METADATA: Final = ("labels", "annotations")
+_MODES: Final[tuple[Mode, ...]] = ("defaults", "overrides")
 
 
 class Engine:
@@ -72,13 +73,14 @@ class Engine:
 
     def default_train_job(self, ctx: Context, draft: Draft) -> Asking[None] | None:
         """Plan and place the defaults of all policies that match."""
-        run = self.run(ctx, draft.info.job)
-        return self._write(run, draft, "defaults") if run.candidates else None
+        run = self.run(ctx, TrainJob(draft.raw))
+        is_idle = all(_is_idle(run, draft, mode) for mode in _MODES)
+        return None if is_idle else self._write(run, draft, "defaults")
 
     def override_train_job(self, ctx: Context, draft: Draft) -> Asking[None] | None:
         """Plan and place their overrides."""
-        run = self.run(ctx, draft.info.job)
-        return self._write(run, draft, "overrides") if run.candidates else None
+        run = self.run(ctx, TrainJob(draft.raw))
+        return None if _is_idle(run, draft, "overrides") else self._write(run, draft, "overrides")
 
     def reconcile_update(self, ctx: Context, draft: Draft, old: TrainJob) -> Asking[None] | None:
         """Place anew what an update moves, as far as the API lets it change."""
@@ -146,24 +148,24 @@ class Engine:
         """One mode of one round: plan, decide, place."""
         if mode == "defaults":
             run.begin_round()
-            yield from run.match(self._view(run, draft), draft.info.job)
+            yield from run.match(self._view(run, draft), TrainJob(draft.raw))
         writing = [m for m in run.matched if _options(m.policy, mode)]
         if not writing:
             run.wish(mode, {})
             self._place(run, draft, mode, merging.Decision(), {})
             return
-        info, view = draft.info, self._view(run, draft)
+        view = self._view(run, draft)
         asked = [
             (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
         ]
         answers = yield from run.ask(view, asked)
         called = [(m.compiled, _options(m.policy, mode)) for m in writing]
-        outcomes = yield from asking.call(run.ctx, info, draft.raw, called)
+        outcomes = yield from asking.call(run.ctx, draft, called)
         applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []
         for matched in writing:
             subject = Subject(
-                info=info,
+                resolved=lambda: draft.info,
                 line=run.ctx.line,
                 mode=mode,
                 evaluate=lookup(answers.get(matched.key, {})),
@@ -181,7 +183,7 @@ class Engine:
 
     @staticmethod
     def _view(run: Run, draft: Draft) -> View:
-        return View(run.ctx, draft.info, draft.raw, run.ctx.request.old_object)
+        return View(run.ctx, lambda: draft.info, draft.raw, run.ctx.request.old_object)
 
     @staticmethod
     def _announce(run: Run, draft: Draft, mode: Mode, announced: list[merging.Planned]) -> None:
@@ -260,6 +262,13 @@ def _note(run: Run, matched: Matched, text: str) -> None:
 
 def _options(policy: Policy, mode: Mode) -> tuple[Option, ...]:
     return policy.defaults if mode == "defaults" else policy.overrides
+
+
+def _is_idle(run: Run, draft: Draft, mode: Mode) -> bool:
+    """Whether nothing can be written in a mode, and nothing that it wrote is left of an earlier call."""
+    if run.ctx.is_update or draft.claims:
+        return not run.candidates
+    return not any(_options(matched.policy, mode) for matched in run.candidates)
 
 
 def _differs(old: TrainJob, new: TrainJob) -> bool:

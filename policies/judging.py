@@ -81,7 +81,7 @@ class Judge:
         self._old = old
         self._metadata_only = metadata_only
         self._findings = Findings()
-        self._view = View(run.ctx, info, new.raw, None if old is None else old.raw)
+        self._view = View(run.ctx, lambda: info, new.raw, None if old is None else old.raw)
 
     def judge(self) -> Generator[Sequence[Any], Sequence[Any], Findings]:
         """All findings, with what the policies' actions make of them."""
@@ -229,7 +229,9 @@ class Judge:
         if self._old is not None or not matched.compiled.checks:
             return []
         for mode, option in self._checks(matched.policy):
-            subject = Subject(info=self._info, line=run.ctx.line, mode=mode, evaluate=evaluate)
+            subject = Subject(
+                resolved=lambda: self._info, line=run.ctx.line, mode=mode, evaluate=evaluate
+            )
             try:
                 errors = option.check(subject)
             except Fault as fault:
@@ -246,7 +248,7 @@ class Judge:
         old = self._old
         if before is None or old is None:
             return failed
-        view = View(self._run.ctx, before, old.raw, old.raw)
+        view = View(self._run.ctx, lambda: before, old.raw, old.raw)
         asked = [(matched, [v.expression for v in failed])]
         answers = yield from self._run.ask(view, asked)
         answered = answers.get(matched.key, {})

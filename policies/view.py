@@ -27,14 +27,18 @@ USER: Final = "user"
 class View:
     """One job in one round. Each variable is made when it is first asked for, and then kept."""
 
-    __slots__ = ("_activation", "_ctx", "_info", "_kept", "_old", "_raw")
+    __slots__ = ("_activation", "_ctx", "_kept", "_old", "_raw", "_resolved")
 
     def __init__(
-        self, ctx: Context, info: Info, raw: dict[str, Any], old: dict[str, Any] | None
+        self,
+        ctx: Context,
+        resolved: Callable[[], Info],
+        raw: dict[str, Any],
+        old: dict[str, Any] | None,
     ) -> None:
-        """``raw`` is the TrainJob as it is now, ``info`` the same resolved, ``old`` the stored one on UPDATE."""
+        """``raw`` is the TrainJob as it is now, ``resolved`` gives the same resolved, ``old`` is the stored one on UPDATE."""
         self._ctx = ctx
-        self._info = info
+        self._resolved = resolved
         self._raw = raw
         self._old = old
         self._kept: dict[str, Any] = {}
@@ -103,7 +107,7 @@ class View:
         }
 
     def _runtime(self) -> Any:
-        runtime = self._info.runtime
+        runtime = self._resolved().runtime
         return {
             "kind": runtime.kind,
             "metadata": values.obj(runtime.raw.get("metadata")),
@@ -111,13 +115,13 @@ class View:
         }
 
     def _pod_sets(self) -> Any:
-        return [_pod_set(pod_set) for pod_set in self._info.pod_sets]
+        return [_pod_set(pod_set) for pod_set in self._resolved().pod_sets]
 
     def _totals(self) -> Any:
-        counted = totals.of(self._info)
+        counted = totals.of(self._resolved())
         return {
-            "nodes": tally.nodes(self._info),
-            "pods": tally.pods(self._info),
+            "nodes": tally.nodes(self._resolved()),
+            "pods": tally.pods(self._resolved()),
             "requests": _amounts(counted.resources),
         }
 

@@ -11,6 +11,7 @@ from policies.options import Custom
 
 if TYPE_CHECKING:
     from plugins.framework.context import Context
+    from plugins.framework.draft import Draft
     from plugins.framework.field import Path
     from plugins.framework.info import Info
     from policies.compile import CompiledPolicy
@@ -28,23 +29,22 @@ Calls: TypeAlias = Generator[Sequence[Any], Sequence[Any], dict["Key", Outcomes]
 
 def call(
     ctx: Context,
-    info: Info,
-    raw: Mapping[str, Any],
+    draft: Draft,
     wanted: Iterable[tuple[CompiledPolicy, Iterable[Option]]],
 ) -> Calls:
-    """What each policy's options wrote for the job, ``raw`` as it is and ``info`` the same resolved.
+    """What each policy's options wrote for the job as the draft has it.
 
     What hung or crashed is not called again for the same request, whose time it would use up.
     """
     given_up: dict[Key, EvaluationError] = ctx.notes.setdefault(NOTES, {})
     asked: list[tuple[CompiledPolicy, list[Custom]]] = []
     for compiled, options in wanted:
-        found = [option for option in options if isinstance(option, Custom)]
+        found = [option for option in options if type(option) is Custom]
         if found:
             asked.append((compiled, found))
     if not asked:
         return {}
-    job = _shown(raw)
+    info, job = draft.info, _shown(draft.raw)
     open_ = [(each, found) for each, found in asked if each.key not in given_up]
     questions = [_question(each, found, ctx.namespace, info, job) for each, found in open_]
     answers = (yield questions) if questions else ()

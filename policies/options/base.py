@@ -40,7 +40,7 @@ def _no_outcome(path: Path) -> Any:
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The job that an option is applied to, resolved as it is in this round."""
 
-    info: Info
+    resolved: Callable[[], Info]
     line: Line
     mode: Mode
     evaluate: Callable[[Expression], Any]
@@ -49,6 +49,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What the option of an outside package that stands there wrote for this job, or an EvaluationError."""
     note: Callable[[str], None] = _silent
     """Is told what an option leaves alone, and why."""
+
+    @property
+    def info(self) -> Info:
+        """The job; resolved now, where nobody has asked yet."""
+        return self.resolved()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,9 @@ class Rules:
             return deepcopy(self.expressions[expression.text])
 
         said: list[str] = [] if notes is None else notes
-        subject = Subject(info=info, line=info.line, mode=mode, evaluate=evaluate, note=said.append)
+        subject = Subject(
+            resolved=lambda: info, line=info.line, mode=mode, evaluate=evaluate, note=said.append
+        )
         section = options(mode, self.section(mode))
         return [write for option in section for write in option.plan(subject)]
 

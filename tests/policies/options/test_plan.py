@@ -255,7 +255,7 @@ def checked(
     def evaluate(expression: Expression) -> Any:
         return given.get(expression.text, given.get("matches"))
 
-    subject = Subject(info=info, line=info.line, mode=mode, evaluate=evaluate)
+    subject = Subject(resolved=lambda: info, line=info.line, mode=mode, evaluate=evaluate)
     return [str(e) for o in options(mode, {"naming": section}) for e in o.check(subject)]
 
 
