@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -221,6 +221,15 @@ class Matched:
         self.effect = effect
 
 
+class Candidates(NamedTuple):
+    """Where a request is about, and the policies that may concern it there."""
+
+    place: matching.Place
+    policies: tuple[Matched, ...]
+    is_about_all: bool
+    """Whether each of them is sound, and about every job that is there."""
+
+
 @dataclass(slots=True)
 class PolicySet:
     """All policies, exceptions and params of one moment."""
@@ -234,7 +243,7 @@ class PolicySet:
     _documents: dict[tuple[str, str, str], Compiled] = field(default_factory=dict)
     _index: dict[
         tuple[str, str, str, str],
-        tuple[Mapping[str, Any] | None, matching.Place, tuple[Matched, ...]],
+        tuple[Mapping[str, Any] | None, Candidates],
     ] = field(default_factory=dict)
     """By namespace, operation and runtime; with the metadata of the namespace under which it holds."""
 
@@ -257,13 +266,13 @@ class PolicySet:
         conflicts.mark(policies)
         return cls(tuple(policies), _by_namespace(read.values()), params, read)
 
-    def candidates(self, ctx: Context, job: TrainJob) -> tuple[matching.Place, tuple[Matched, ...]]:
+    def candidates(self, ctx: Context, job: TrainJob) -> Candidates:
         """Where a request is about, and the policies that may concern it there; looked up after the first time."""
         metadata = ctx.cluster.namespaces.get(ctx.namespace)
         at = (ctx.namespace, ctx.request.operation, job.runtime_kind, job.runtime_name)
         kept = self._index.get(at)
         if kept is not None and kept[0] is metadata:
-            return kept[1], kept[2]
+            return kept[1]
         place = matching.Place(
             namespace=ctx.namespace,
             labels=matching.namespace_labels(ctx.namespace, metadata),
@@ -271,15 +280,19 @@ class PolicySet:
             runtime_kind=job.runtime_kind,
             runtime_name=job.runtime_name,
         )
-        found = tuple(
+        policies = tuple(
             Matched(compiled, rollout.effect(compiled.policy, place.namespace, place.labels))
             for compiled in self.policies
             if next(matching.static_misses(compiled.policy, place), None) is None
         )
+        is_about_all = all(
+            one.compiled.is_unconditional and not one.compiled.problems for one in policies
+        )
+        found = Candidates(place, policies, is_about_all)
         if len(self._index) >= MOST_INDEXED:
             self._index.clear()
-        self._index[at] = (metadata, place, found)
-        return place, found
+        self._index[at] = (metadata, found)
+        return found
 
     def problems(self) -> Iterator[tuple[tuple[str, str, str], tuple[FieldError, ...]]]:
         """Every document that is not sound, with all that is wrong with it."""

@@ -132,9 +132,16 @@ class Engine:
         kept: Run | None = ctx.notes.get(NAME)
         if kept is None:
             policies = self.policies(ctx.cluster)
-            place, candidates = policies.candidates(ctx, job)
-            creator = trace.creator_of(ctx, record.read)
-            kept = ctx.notes[NAME] = Run(ctx, policies, place, candidates, creator, self.strikes)
+            found = policies.candidates(ctx, job)
+            kept = ctx.notes[NAME] = Run(
+                ctx=ctx,
+                policies=policies,
+                place=found.place,
+                candidates=found.policies,
+                is_about_all=found.is_about_all,
+                creator=trace.creator_of(ctx, record.read),
+                strikes=self.strikes,
+            )
             kept.trace = trace.trace_of(ctx)
             if kept.trace is not None:
                 kept.trace.run = kept
@@ -149,21 +156,19 @@ class Engine:
         if mode == "defaults":
             run.begin_round()
             yield from run.match(self._view(run, draft), TrainJob(draft.raw))
-        writing = [m for m in run.matched if _options(m.policy, mode)]
+        writing = [(m, found) for m in run.matched if (found := _options(m.policy, mode))]
         if not writing:
             run.wish(mode, {})
             self._place(run, draft, mode, merging.Decision(), {})
             return
         view = self._view(run, draft)
-        asked = [
-            (m, [e for o in _options(m.policy, mode) for e in o.expressions()]) for m in writing
-        ]
+        asked = [(m, [e for o in options for e in o.expressions()]) for m, options in writing]
         answers = yield from run.ask(view, asked)
-        called = [(m.compiled, _options(m.policy, mode)) for m in writing]
+        called = [(m.compiled, options) for m, options in writing]
         outcomes = yield from asking.call(run.ctx, draft, called)
         applied_: list[merging.Planned] = []
         announced: list[merging.Planned] = []
-        for matched in writing:
+        for matched, _ in writing:
             subject = Subject(
                 resolved=lambda: draft.info,
                 line=run.ctx.line,
@@ -176,7 +181,7 @@ class Engine:
             if plan is not None:
                 (applied_ if matched.effect.mutate == "Apply" else announced).append(plan)
         run.wish(mode, {plan.key: plan.writes for plan in applied_})
-        by_key = {matched.key: matched for matched in writing}
+        by_key = {matched.key: matched for matched, _ in writing}
         self._place(run, draft, mode, merging.decide(applied_), by_key)
         if announced:
             self._announce(run, draft, mode, announced)

@@ -101,7 +101,7 @@ def plan(
         return out
     line = ctx.line
     entries = values.objects(draft.get(Path("spec", line.generation)))
-    if not decided and not (entries and _may_be_ours(ctx, draft, claims)):
+    if not decided and not entries:
         return out
     found = out.there = Entries(ctx, draft, claims)
     out.is_blocked = found.is_forged(mode)
@@ -126,7 +126,7 @@ def plan(
     return out
 
 
-def _may_be_ours(ctx: Context, draft: Draft, claims: Mapping[str, str]) -> bool:
+def may_be_ours(ctx: Context, draft: Draft, claims: Mapping[str, str]) -> bool:
     """Whether there can be an entry that we wrote: of a new object a record says so."""
     return ctx.is_update or any(is_entry_pointer(at) for at in (*draft.record, *claims))
 

@@ -30,6 +30,8 @@ _TYPES: Final = {
     "podSpecOverrides": "PodSpecOverride",
 }
 
+_POINTERS: Final = tuple(f"/spec/{name}/" for name in _TYPES)
+
 Tree = dict[str, Any]
 
 
@@ -41,7 +43,7 @@ def pointer_of(line: Line, mode: Mode, job: str = "") -> str:
 
 def is_entry_pointer(at: str) -> bool:
     """Whether a recorded pointer is about one of our entries."""
-    return any(at.startswith(f"/spec/{name}/") for name in _TYPES)
+    return at.startswith(_POINTERS)
 
 
 def is_of(line: Line, mode: Mode, at: str) -> bool:

@@ -147,15 +147,18 @@ class Judge:
         if run.trace is not None:
             run.trace.loosened(matched.key, loosening)
         evaluate = lookup(answered)
-        broken = [*self._broken_limits(matched, evaluate, loosening)]
-        broken += self._advice(matched, evaluate)
-        failed = [*self._failed(matched, answered)]
+        broken = self._broken_limits(matched, evaluate, loosening)
+        if matched.compiled.checks:
+            broken += self._advice(matched, evaluate)
+        excepted: dict[str, str] = {}
+        failed = [*self._failed(matched, answered)] if matched.policy.validations else []
         if failed and self._old is not None:
             failed = yield from self._newly(matched, failed)
-        off = {name: each.off for name, each in loosening.rules.items() if each.off}
-        excepted = {v.name: off[v.name] for v in failed if v.name in off}
-        run.excepted += [(matched, name, by) for name, by in excepted.items()]
-        failed = [v for v in failed if v.name not in excepted]
+        if failed:
+            off = {name: each.off for name, each in loosening.rules.items() if each.off}
+            excepted = {v.name: off[v.name] for v in failed if v.name in off}
+            run.excepted += [(matched, name, by) for name, by in excepted.items()]
+            failed = [v for v in failed if v.name not in excepted]
         if failed:
             broken += yield from self._explained(matched, failed)
         if run.trace is not None:
@@ -179,8 +182,9 @@ class Judge:
 
     def _broken_limits(
         self, matched: Matched, evaluate: Evaluate, loosening: exceptions.Loosening
-    ) -> Iterator[Broken]:
+    ) -> list[Broken]:
         run = self._run
+        out: list[Broken] = []
         for limit in self._limits(matched.policy):
             loosened = loosening.rules.get(limit.name, _AS_IT_IS)
             found: limits.Checked | ExpressionFault
@@ -191,11 +195,13 @@ class Judge:
                 found = fault
             if run.trace is not None:
                 run.trace.limit(matched, limit, found, self._info, evaluate)
-            if isinstance(found, ExpressionFault):
+            if isinstance(found, ExpressionFault) or not found.new:
                 continue
             run.excepted += [(matched, limit.name, by) for by in found.exceptions]
             if found.broken:
-                yield _broken(matched, limit.name, limit.actions, [v.error for v in found.broken])
+                errors = [v.error for v in found.broken]
+                out.append(_broken(matched, limit.name, limit.actions, errors))
+        return out
 
     def _failed(self, matched: Matched, answered: Answered) -> Iterator[Validation]:
         for validation in self._validations(matched):
@@ -214,9 +220,11 @@ class Judge:
         """
         ctx, grants = self._run.ctx, () if loosened.off else loosened.grants
         found = limits.check(limit, self._info, ctx, evaluate=evaluate, grants=grants)
+        if not found:
+            return limits.KEPT
         if loosened.off:
             found = [replace(violation, excepted_by=loosened.off) for violation in found]
-        before = ctx.before() if found and self._old is not None else None
+        before = ctx.before() if self._old is not None else None
         if before is None:
             return limits.Checked(found, found)
         known = limits.check(limit, before, ctx, evaluate=evaluate)
@@ -226,7 +234,7 @@ class Judge:
         """What options find wrong with the job: said where they are defaults, refused where they are overrides."""
         run = self._run
         out: list[Broken] = []
-        if self._old is not None or not matched.compiled.checks:
+        if self._old is not None:
             return []
         for mode, option in self._checks(matched.policy):
             subject = Subject(

@@ -69,6 +69,10 @@ class Checked(NamedTuple):
         return list(dict.fromkeys(v.excepted_by for v in self.new if v.excepted_by))
 
 
+KEPT: Final = Checked((), ())
+"""A limit that the job keeps."""
+
+
 class Measure(NamedTuple):
     """What there is of what a limit bounds."""
 

@@ -64,8 +64,7 @@ class Conflict(NamedTuple):
     """Then no priority decides."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Everything decided, in the order of priority and of each policy's own document; and what cannot be."""
 
     decided: tuple[Decided, ...] = ()
@@ -90,13 +89,14 @@ def decide(planned: Iterable[Planned]) -> Decision:
     ordered = sorted(planned, key=lambda p: (-p.priority, p.key))
     if len({p.mode for p in ordered}) > 1:
         raise ValueError("defaults and overrides are decided one after the other")
-    wishes: dict[Place, _Wish] = {}
+    wishes: dict[Place, list[tuple[Planned, Write]]] = {}
     for one in ordered:
-        _gather(wishes, one)
+        for write in one.writes:
+            wishes.setdefault(write.place, []).append((one, write))
     decided: list[Decided] = []
     conflicts: list[Conflict] = []
-    for place, wish in wishes.items():
-        found = _settle(place, wish)
+    for place, wanted in wishes.items():
+        found = _settled(place, wanted)
         if isinstance(found, Conflict):
             conflicts.append(found)
         else:
@@ -104,20 +104,28 @@ def decide(planned: Iterable[Planned]) -> Decision:
     return Decision(tuple(decided), tuple(conflicts))
 
 
-def _gather(wishes: dict[Place, _Wish], one: Planned) -> None:
-    for write in one.writes:
-        wish = wishes.setdefault(write.place, _Wish())
-        match write.rule:
-            case "union":
-                wish.unions.append((one.key, write.value))
-            case "min":
-                wish.lows.append((one.key, write.value))
-            case "max":
-                wish.highs.append((one.key, write.value))
-            case _:
-                if wish.sets and wish.sets[-1][1] == one.key:
-                    wish.sets.pop()
-                wish.sets.append((one.priority, one.key, write.value))
+def _settled(place: Place, wanted: Sequence[tuple[Planned, Write]]) -> Decided | Conflict:
+    if len(wanted) == 1 and wanted[0][1].rule == "set":  # most places
+        [(one, write)] = wanted
+        return Decided(place=place, value=write.value, keys=(one.key,))
+    wish = _Wish()
+    for one, write in wanted:
+        _gather(wish, one, write)
+    return _settle(place, wish)
+
+
+def _gather(wish: _Wish, one: Planned, write: Write) -> None:
+    match write.rule:
+        case "union":
+            wish.unions.append((one.key, write.value))
+        case "min":
+            wish.lows.append((one.key, write.value))
+        case "max":
+            wish.highs.append((one.key, write.value))
+        case _:
+            if wish.sets and wish.sets[-1][1] == one.key:
+                wish.sets.pop()
+            wish.sets.append((one.priority, one.key, write.value))
 
 
 def _settle(place: Place, wish: _Wish) -> Decided | Conflict:

@@ -108,6 +108,8 @@ class Ownership:
 
     def carry(self, root: Sequence[Step]) -> None:
         """What an earlier call split below ``root`` stays recorded by its leaves."""
+        if not self.claims:
+            return
         prefix = f"{pointer_of(root)}/"
         for at, entry in self.claims.items():
             if at.startswith(prefix) and at not in self.draft.record:

@@ -12,7 +12,6 @@ is suspended before or after.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,7 +23,18 @@ from policies import entries
 from policies.entry_list import is_entry_pointer
 from policies.merging import UNSET, Decided, Decision, clamp, named
 from policies.ownership import Original, Ownership, same
-from policies.walk import concrete, index_of, is_free_map, leaves_of, pointer_of, read, steps_of
+from policies.walk import (
+    below,
+    concrete,
+    index_of,
+    is_free_map,
+    leaves_of,
+    path_of_place,
+    pointer_of,
+    pointer_of_place,
+    read,
+    steps_of,
+)
 from policies.writes import Item, Mode, Place, Step
 
 if TYPE_CHECKING:
@@ -56,15 +66,14 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
         return named(self.keys)
 
 
-@dataclass(slots=True)
-class Placed:
+class Placed(msgspec.Struct):
     """What came of a decision."""
 
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
     """One for each value of the user that an override replaced."""
-    findings: list[FieldError] = field(default_factory=list)
+    findings: list[FieldError] = []
     """What could not be written, at its place in the TrainJob; ``origin`` names the policies."""
-    effects: list[Effect] = field(default_factory=list)
+    effects: list[Effect] = []
 
 
 def place(ctx: Context, draft: Draft, mode: Mode, decision: Decision) -> Placed:
@@ -118,11 +127,12 @@ class _Placer:
         for one in of_job:
             if not self._is_touchable(one.place.steps):
                 continue
-            wanted.add(pointer_of(one.place.steps))
+            at = pointer_of_place(one.place)
+            wanted.add(at)
             if self.mode == "defaults":
-                self._default(one)
+                self._default(one, at)
             else:
-                self._override(one)
+                self._override(one, at)
         if self.writes:
             self._withdraw(wanted)
             self.ours.carry(RESOURCES)
@@ -136,8 +146,7 @@ class _Placer:
 
     # Fields
 
-    def _default(self, one: Decided) -> None:
-        at = pointer_of(one.place.steps)
+    def _default(self, one: Decided, at: str) -> None:
         current = self._get(one.place.steps)
         if one.value is UNSET:
             return
@@ -156,8 +165,7 @@ class _Placer:
             self.ours.originals("defaults").setdefault(at, kept)
             self.ours.originals("overrides")[at] = Original(one.value, mark)
 
-    def _override(self, one: Decided) -> None:
-        at = pointer_of(one.place.steps)
+    def _override(self, one: Decided, at: str) -> None:
         steps = one.place.steps
         current = self._get(steps)
         original = self.ours.original(at, current)
@@ -214,7 +222,10 @@ class _Placer:
             return
         self.ours.split(at)
         with self.draft.by(one.by):
-            is_put = self._put(one.place.steps, value)
+            path = path_of_place(one.place)
+            is_put = (
+                self._put(one.place.steps, value) if path is None else self.draft.set(path, value)
+            )
         if is_put:
             self.ours.remember(at, current)
             self.draft.record[at] = applied.mark_at(at, self.ours.who(one.by), value)
@@ -244,8 +255,7 @@ class _Placer:
         if path is None:
             return False
         if not isinstance(last, Item):
-            at = path.key(last) if is_free_map(above) else path.child(last)
-            return self.draft.set(at, value)
+            return self.draft.set(below(path, last, is_key=is_free_map(above)), value)
         holder = self.draft.get(path)
         index = index_of(holder, last)
         if index is not None:
@@ -256,11 +266,10 @@ class _Placer:
 
     def _withdraw(self, wanted: set[str]) -> None:
         for at, entry in list(self.draft.record.items()):
+            if not entry.startswith(applied.POLICY) or at in wanted or is_entry_pointer(at):
+                continue
             who = entry.rpartition(":")[0]
-            mine = who.startswith(applied.POLICY) and (
-                who.endswith(applied.FORCED) == (self.mode == "overrides")
-            )
-            if not mine or at in wanted or is_entry_pointer(at):
+            if who.endswith(applied.FORCED) != (self.mode == "overrides"):
                 continue
             steps = steps_of(self.draft.raw, at)
             if steps is None:
@@ -299,7 +308,7 @@ class _Placer:
             if index is not None:
                 self.draft.remove(path.index(index))
         else:
-            self.draft.remove(path.key(last) if is_free_map(above) else path.child(last))
+            self.draft.remove(below(path, last, is_key=is_free_map(above)))
         self._prune(above)
 
     def _prune(self, above: Sequence[Step]) -> None:
@@ -357,6 +366,8 @@ class _Placer:
     # Pods
 
     def _entry(self, of_pods: list[Decided]) -> None:
+        if not of_pods and not entries.may_be_ours(self.ctx, self.draft, self.ours.claims):
+            return
         found = entries.plan(self.ctx, self.draft, self.mode, of_pods, self.ours.claims)
         self.placed.findings += found.findings
         for one, before, users in found.written:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from plugins.framework import field as fields
 from plugins.framework.quantity import QuantityError
@@ -39,16 +40,14 @@ Answered = Mapping["Path", Any]
 Asks = Generator[Sequence[Any], Sequence[Any], dict["Key", Answered]]
 
 
-@dataclass(slots=True)
-class Fault:
+class Fault(msgspec.Struct):
     """What is wrong with a policy that should have decided."""
 
     matched: Matched
     error: FieldError
 
 
-@dataclass(slots=True)
-class Run:
+class Run(msgspec.Struct):
     """What is known of one request; kept in its Context from point to point."""
 
     ctx: Context
@@ -56,27 +55,29 @@ class Run:
     place: Place
     candidates: tuple[Matched, ...]
     """Those that may be about a job of this namespace, operation and runtime."""
+    is_about_all: bool
+    """Whether all of them are, whatever the job says."""
     creator: Creator
     strikes: Strikes
-    matched: list[Matched] = field(default_factory=list)
+    matched: list[Matched] = []
     """Those that are about the job as it was at the last look."""
-    faults: dict[Key, Fault] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    conflicts: set[Key] = field(default_factory=set)
+    faults: dict[Key, Fault] = {}
+    warnings: list[str] = []
+    conflicts: set[Key] = set()
     """Who wants what another of the same priority wants otherwise."""
-    wishes: dict[Mode, Mapping[Key, Sequence[Write]]] = field(default_factory=dict)
+    wishes: dict[Mode, Mapping[Key, Sequence[Write]]] = {}
     """What each policy wanted to write at the last look."""
-    restless: dict[Key, Matched] = field(default_factory=dict)
+    restless: dict[Key, Matched] = {}
     """Whose wishes still changed after the second round, by a value or because it matched no more."""
-    excepted: list[tuple[Matched, str, str]] = field(default_factory=list)
+    excepted: list[tuple[Matched, str, str]] = []
     """Rules that the job breaks and an exception lets through: policy, rule, exception."""
-    misses: dict[Key, list[Miss]] = field(default_factory=dict)
+    misses: dict[Key, list[Miss]] = {}
     """Why candidates do not match, for ``explain``."""
-    effects: list[Effect] = field(default_factory=list)
+    effects: list[Effect] = []
     """What was written, in any round."""
-    failed: dict[Key, str] = field(default_factory=dict)
+    failed: dict[Key, str] = {}
     """What is wrong with policies, also with those that are passed over then."""
-    acted: list[tuple[Key, Sequence[Action]]] = field(default_factory=list)
+    acted: list[tuple[Key, Sequence[Action]]] = []
     """What was done about each rule that the job breaks."""
     trace: Trace | None = None
     """Where to say what is found, for those who ask why."""
@@ -105,6 +106,9 @@ class Run:
     def match(self, view: View, job: TrainJob) -> Generator[Sequence[Any], Sequence[Any], None]:
         """Find the policies that match the job as it is now."""
         self.matched, self.misses, self.excepted = [], {}, []
+        if self.is_about_all and not self.strikes.quarantined:
+            self.matched += self.candidates
+            return
         old = self.ctx.request.old_object if self.ctx.is_update else None
         old_labels = None if old is None else type(job)(old).labels
         asked: list[tuple[Matched, Sequence[Expression]]] = []

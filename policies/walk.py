@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from plugins.framework import values
 from plugins.framework.field import Path, path_of, pointer
-from policies.writes import Item, Step
+from policies.writes import Item, Place, Step
 
+_KEPT: Final = 1024
+"""Places whose paths are kept; those of policies are as many as their documents name."""
 _FREE: Final = frozenset({"labels", "annotations", "limits", "requests", "nodeSelector"})
 
 
@@ -59,6 +62,27 @@ def concrete(raw: Any, steps: Sequence[Step]) -> Path | None:
 def pointer_of(steps: Sequence[Step]) -> str:
     """The pointer under which the record knows a place; items of lists go by their names."""
     return pointer(step.value if isinstance(step, Item) else step for step in steps)
+
+
+@lru_cache(maxsize=_KEPT)
+def pointer_of_place(place: Place) -> str:
+    """The same for a place that policies write to, of which there are not many."""
+    return pointer_of(place.steps)
+
+
+@lru_cache(maxsize=_KEPT)
+def path_of_place(place: Place) -> Path | None:
+    """Where such a place is in any object; None where the object decides, since there is an item of a list on the way."""
+    names = [step for step in place.steps if not isinstance(step, Item)]
+    if len(names) < len(place.steps):
+        return None
+    *above, last = names
+    return below(path_of(above), last, is_key=is_free_map(above))
+
+
+def below(path: Path, name: str, *, is_key: bool) -> Path:
+    """A field, or the key of a map whose keys are the user's."""
+    return path.key(name) if is_key else path.child(name)
 
 
 def steps_of(raw: Any, at: str) -> tuple[Step, ...] | None:

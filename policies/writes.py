@@ -7,8 +7,9 @@ the Draft, so that two policies never overwrite each other by luck.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
 
 Mode = Literal["defaults", "overrides"]
 Rule = Literal["set", "union", "min", "max"]
@@ -28,8 +29,7 @@ class Item(NamedTuple):
 Step = str | Item
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a Write goes.
 
     ``target`` None is the TrainJob itself, with ``steps`` from its root: ``("spec", "trainer", "env", Item("name", "A"))``.
@@ -74,8 +74,7 @@ def shown(steps: tuple[Step, ...]) -> str:
     return "".join(out)
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """One value for one place."""
 
     place: Place

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -102,8 +101,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     findings: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, kw_only=True):
     """The answer before it is bytes."""
 
     request: AdmissionRequest
@@ -216,7 +214,8 @@ class Reviewer:
         if mode == "enforce":
             verdict = await self._judge(phase, request, deadline)
         else:
-            verdict = replace(await self._as_if_enforced(phase, request, deadline), mode=mode)
+            verdict = await self._as_if_enforced(phase, request, deadline)
+            verdict.mode = mode
         run = verdict.result.notes.get(PlatformPolicy.name)
         if run is not None and self._counts is not None and not request.dry_run:
             is_last = phase == "validate" or (verdict.refuses and mode == "enforce")
@@ -417,8 +416,8 @@ def decode(body: bytes) -> AdmissionRequest:
         raise BadReview(f"the body is not JSON: {error}") from error
     if depth.exceeds(body, review):
         raise BadReview(f"the body is nested more than {depth.MOST} levels deep")
-    # An escaped dollar sign is one too. A single byte is found at once, and most reviews have none.
-    dollar = (b"$" in body and b'"$' in body) or b"\\u0024" in body
+    # An escaped dollar sign is one too. A single byte is found at once, and most reviews have neither.
+    dollar = (b"$" in body and b'"$' in body) or (b"\\" in body and b"\\u0024" in body)
     return request_of(review, may_have_directives=dollar)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from plugins.framework import applied
 from plugins.framework.errors import DeadlineExceeded
@@ -34,8 +35,7 @@ async def nobody(questions: Sequence[Any], deadline: float | None) -> Sequence[A
     raise LookupError(f"there are no workers for {len(questions)} questions")
 
 
-@dataclass(slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, kw_only=True, eq=False):
     """The surroundings of one request.
 
     ``deadline`` is in the units of ``clock`` (monotonic seconds); None where nobody waits.
@@ -60,12 +60,12 @@ class Context:
     """Which round of defaults and overrides this is, from 1."""
     again: bool = False
     """Set by a plugin whose defaults or overrides depend on what others write: one more round, if this one wrote."""
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = {}
     """What one extension point leaves for a later one, by plugin name."""
-    audit: dict[str, str] = field(default_factory=dict)
+    audit: dict[str, str] = {}
     """Audit annotations of the answer, which the API server puts under our webhook's name."""
 
-    _before: Info | Literal["not asked for"] | None = field(default="not asked for", init=False)
+    _before: Info | Literal["not asked for"] | None = "not asked for"
 
     def before(self) -> Info | None:
         """On UPDATE: the stored TrainJob, resolved as the new one is, policies and all; worked out once.

@@ -8,11 +8,12 @@ The cause types, their texts and the shape of a message are those of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+import msgspec
 import orjson
 
 LONGEST_VALUE: Final = 256
@@ -107,7 +108,11 @@ def _pointer(path: Path) -> str:
 
 def pointer(steps: Iterable[str | int]) -> str:
     """Join steps to a JSON Pointer; ``~`` is escaped before ``/`` (RFC 6901, section 3)."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    plain = [str(step) for step in steps]
+    joined = "/".join(plain)
+    if "~" in joined or joined.count("/") >= len(plain):
+        joined = "/".join([step.replace("~", "~0").replace("/", "~1") for step in plain])
+    return f"/{joined}" if plain else ""
 
 
 def path_of(steps: Iterable[str | int]) -> Path:
@@ -204,16 +209,27 @@ class FieldError:
         return cause
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct, eq=False):
     """What validation found: errors refuse the object, warnings are shown to whoever sent it."""
 
-    errors: list[FieldError] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    _known: dict[Any, list[FieldError]] | None = field(default=None, repr=False, compare=False)
+    errors: list[FieldError] = []
+    warnings: list[str] = []
+    _known: dict[Any, list[FieldError]] | None = None
     """The errors by all but their values, which may be unhashable: an object may have thousands of them."""
-    _counted: int = field(default=0, repr=False, compare=False)
-    _said: set[str] | None = field(default=None, repr=False, compare=False)
+    _counted: int = 0
+    _said: set[str] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what was found, not how it is looked up."""
+        if not isinstance(other, Findings):
+            return NotImplemented
+        return (self.errors, self.warnings) == (other.errors, other.warnings)
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __repr__(self) -> str:
+        """Show what was found."""
+        return f"Findings(errors={self.errors!r}, warnings={self.warnings!r})"
 
     def error(self, *errors: FieldError) -> None:
         """Add errors, exact duplicates left out."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
+
+import msgspec
 
 from plugins.framework import applied, values
 from plugins.framework import field as fields
@@ -57,18 +58,17 @@ class NoRecorder:
         """Pass."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, kw_only=True):
     """What the Pipeline made of one object."""
 
-    findings: Findings = field(default_factory=Findings)
-    patch: list[dict[str, Any]] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    findings: Findings = msgspec.field(default_factory=Findings)
+    patch: list[dict[str, Any]] = []
+    changes: list[Change] = []
     info: Info | None = None
-    faults: list[PluginFault] = field(default_factory=list)
-    audit: dict[str, str] = field(default_factory=dict)
+    faults: list[PluginFault] = []
+    audit: dict[str, str] = {}
     """Audit annotations of the answer."""
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = {}
     """What plugins know beside, by their names (``Context.notes``): for those who count."""
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from plugins.framework.api.admission import UserInfo
 from plugins.framework.context import Context
@@ -94,7 +95,7 @@ def mutated(
     ctx = make_context(cluster, line=line, obj=raw)
     result = run(default_pipeline().mutate(ctx, raw))
     assert result.info is not None
-    ctx = replace(ctx, written=None)
+    ctx = msgspec.structs.replace(ctx, written=None)
     info = default_pipeline().resolve(ctx, raw)
     assert info is not None
     return info, ctx

@@ -136,7 +136,7 @@ class TrainJob:
         if self._env_names is None:
             entries = self.trainer.get("env") if self.trainer else None
             self._env_names = frozenset(
-                [str(e.get("name")) for e in entries if type(e) is dict]
+                [str(e["name"]) for e in entries if type(e) is dict and "name" in e]
                 if type(entries) is list
                 else ()
             )
