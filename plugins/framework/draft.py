@@ -337,9 +337,9 @@ class Draft:
         A scalar in the way cannot be written below, and an item of a list can only be written where it is.
         """
         node: Any = self.raw
-        ours = id(node) in self._ours
+        ours = False
         for depth, step in enumerate(steps[:-1]):
-            child = self._read(node, step)
+            child = node.get(step, ABSENT) if type(node) is dict else self._read(node, step)
             if child is ABSENT or child is None:
                 below = steps[depth:] if type(node) is dict else (0,)
                 if any(type(name) is int for name in below):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import orjson
 
-from plugins.framework.quantity import DECIMAL_SI, Quantity, add, mul
+from plugins.framework.quantity import DECIMAL_SI, Quantity, add, fits_int64, mul
 
 if TYPE_CHECKING:
     from plugins.framework.info import Info
@@ -45,7 +45,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods and amounts of a TrainJob. Whether an amount fits int64 is for `quantity.fits_int64` to say."""
+    """Pods and amounts of a TrainJob; shared by jobs of a runtime that ask for the same."""
 
     members: int
     """The most pods that can exist at one time."""
@@ -55,6 +55,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """False if there were more than `MOST_PEAKS`: ``resources`` then is the sum over all jobs, an upper bound."""
     per_part: Mapping[str, Mapping[str, Quantity]]
     """All pods of one job together, by the name of the job."""
+    too_large: tuple[str, str] | None = None
+    """The first amount that no int64 holds: the job, "" for all together, and the resource."""
+    memo: dict[str, Any] = {}
+    """What follows from them alone, by the names of plugins."""
 
 
 _NOTE: Final = "totals"
@@ -124,11 +128,19 @@ def totals(parts: Sequence[Part]) -> Totals:
         exact = bool(sets) or len(parts) * len(everything) <= MOST_PEAKS
         if exact:
             peak = {name: _peak(name, amounts, later=later, sets=sets) for name in everything}
+    per_part = {part.name: own for part, own in zip(parts, amounts, strict=True)}
+    too_large = (
+        (part, name)
+        for part, asked in (("", peak), *per_part.items())
+        for name, amount in asked.items()
+        if not fits_int64(name, amount)
+    )
     return Totals(
         members=members,
         resources=peak,
         exact=exact,
-        per_part={part.name: own for part, own in zip(parts, amounts, strict=True)},
+        per_part=per_part,
+        too_large=next(too_large, None),
     )
 
 

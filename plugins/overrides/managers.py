@@ -29,17 +29,17 @@ def problems(ctx: Context, old: TrainJob | None, new: TrainJob) -> Iterator[Fiel
     """The Trainer's rules (IsDomainPrefixedPath), at the entry's own path; and our names are for what policies write."""
     stored = set() if old is None else set(_managers(old))
     for i, manager in enumerate(_managers(new)):
-        at = PATCHES.index(i).child("manager")
         detail = _problem(manager[:_LONGEST])
         if detail:
-            yield field.invalid(at, manager, detail)
+            yield field.invalid(PATCHES.index(i).child("manager"), manager, detail)
         elif (
             manager in names.OUR_MANAGERS
             and manager not in stored
             and not ctx.is_ours(new, PATCHES.key(manager).pointer)
         ):
             yield field.forbidden(
-                at, f"{manager} belongs to Stationmaster; use a manager of your own"
+                PATCHES.index(i).child("manager"),
+                f"{manager} belongs to Stationmaster; use a manager of your own",
             )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.draft import Draft
     from plugins.framework.info import Info
+    from plugins.framework.totals import Totals
 
 NAME: Final = "PodGroupTotals"
 
@@ -81,6 +82,13 @@ class PodGroupTotals(WatchExtensionPlugin, RecordResolutionPlugin, CustomValidat
 def annotation(info: Info) -> str:
     """The annotation's text: compact JSON with sorted keys."""
     counted = totals.of(info)
+    kept: str | None = counted.memo.get(NAME)
+    if kept is None:
+        kept = counted.memo[NAME] = _annotation(info, counted)
+    return kept
+
+
+def _annotation(info: Info, counted: Totals) -> str:
     document = {
         "members": counted.members,
         "podSets": {
@@ -120,12 +128,13 @@ def _check_totals(info: Info, found: Findings) -> None:
         detail = f"the runtime asks for an amount that cannot be read: {error}"
         found.error(field.invalid(at, info.job.runtime_name, detail))
         return
-    for part, amounts in (("the whole job", counted.resources), *counted.per_part.items()):
-        for name, amount in amounts.items():
-            if not quantity.fits_int64(name, amount):
-                detail = f"{name} of {part} is more than a 64-bit number holds; ask for less, or for fewer nodes"
-                found.error(field.invalid(RESOURCES, info.job.resources_per_node, detail))
-                return
+    if counted.too_large is not None:
+        part, name = counted.too_large
+        detail = (
+            f"{name} of {part or 'the whole job'} is more than a 64-bit number holds; ask for less, or for fewer "
+            "nodes"
+        )
+        found.error(field.invalid(RESOURCES, info.job.resources_per_node, detail))
 
 
 def new(_args: Args, _handle: Handle) -> PodGroupTotals:

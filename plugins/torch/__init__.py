@@ -198,7 +198,8 @@ def _add_to_trainer(
 
 
 def _raw_targets(runtime: CompiledRuntime) -> list[dict[str, Any]]:
-    return values.objects(values.at(runtime.source, "envInjection", "targets"))
+    injection = runtime.source.get("envInjection")
+    return values.objects(values.at(injection, "targets")) if injection else []
 
 
 def _targets(runtime: CompiledRuntime) -> Iterator[tuple[str, str]]:
@@ -242,8 +243,8 @@ def _surprises(ctx: Context, info: Info) -> Iterator[str]:
         return
     merged = trainer.node_resources
     container = merged if merged is not None else values.obj(node.get("resources"))
-    gpus, processes, own = gpu_count(container), proc_per_node(info), info.job.num_proc_per_node
-    if type(processes) is int and processes < gpus:
+    processes, own = proc_per_node(info), info.job.num_proc_per_node
+    if type(processes) is int and processes < (gpus := gpu_count(container)):
         yield (
             f"each pod gets {gpus} GPUs but {processes} process(es): the Trainer counts processes from "
             "spec.trainer.resourcesPerNode alone; name the GPUs there too, or set numProcPerNode"

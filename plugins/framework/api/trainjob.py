@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from plugins.framework.api import names
@@ -28,7 +29,7 @@ class TrainJob:
         self.spec: dict[str, Any] = _obj(raw.get("spec"))
         trainer = self.spec.get("trainer")
         self.trainer: dict[str, Any] | None = trainer if type(trainer) is dict else None
-        self._env_names: frozenset[str] | None = None
+        self._env_names: AbstractSet[str] | None = None
         self._directives: bool | None = None
 
     @property
@@ -131,14 +132,14 @@ class TrainJob:
         return objects(self.trainer.get("env")) if self.trainer else []
 
     @property
-    def env_names(self) -> frozenset[str]:
+    def env_names(self) -> AbstractSet[str]:
         """Names in ``trainer.env``; several plugins look for reserved ones among them."""
         if self._env_names is None:
             entries = self.trainer.get("env") if self.trainer else None
-            self._env_names = frozenset(
-                [str(e["name"]) for e in entries if type(e) is dict and "name" in e]
+            self._env_names = (
+                {e["name"] for e in entries if type(e) is dict and type(e.get("name")) is str}
                 if type(entries) is list
-                else ()
+                else set()
             )
         return self._env_names
 
