@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import orjson
 import pytest
 
 from tests.builders import Json
+from tests.plugins.kit import run
 from tests.policies import documents
 from tests.reviews import samples
 from tests.reviews.desk import PHASES, Desk
-from webhook.review import Answer, Phase
+from webhook.review import Phase
 
 SPECS: dict[str, Json] = {
     "writes": {"defaults": {"labels": {"a": {"expression": "'of-' + object.kind"}}}},
@@ -42,16 +42,6 @@ def no_collector() -> Iterator[None]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-
-
-def run(call: Coroutine[Any, Any, Answer]) -> Answer:
-    """What the coroutine returns, which waits for nothing: a loop would leave garbage of its own."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        found: Answer = done.value
-        return found
-    raise AssertionError("it waits")
 
 
 def left() -> Counter[str]:
