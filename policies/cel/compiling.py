@@ -15,7 +15,7 @@ from policies.cel.descriptors import PACKAGE, types
 from policies.cel.engine import Compiled, Issue
 from policies.cel.library import regex
 from policies.cel.library.maps import MAP_INSERT
-from policies.cel.program import Program, Wants
+from policies.cel.program import GIVEN, Program, Wants
 from policies.cel.reads import minimal, reads_of
 from policies.cel.risk import risks_of
 from policies.cel.shapes import NAMES, VARIABLES
@@ -69,16 +69,8 @@ _OF_MESSAGE: Final = re.compile(rf"\b{PACKAGE}\.T\d+")
 _FOLLOWS: Final = "'*error*'"
 _READERS: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "duration", "timestamp"})
 """Functions that read a text, and fail for one that is none of theirs."""
-_WANTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "bool": ("BOOL", "DYN"),
-    "string": ("STRING", "DYN"),
-    "text": ("STRING", "NULL", "DYN"),
-}
-_WORDS: Final = {
-    "bool": "true or false (bool)",
-    "string": "a text (string)",
-    "text": "a text (string), or null",
-}
+_DYNAMIC: Final = "DYN"
+"""The type of what is known only when it is there."""
 
 
 def compile(  # noqa: A001 - as in re.compile: always read with the package before it
@@ -281,9 +273,10 @@ class _Compiler:
             )
             return
         name = type_.name().partition("<")[0]
-        if self.wants in _WANTED and name not in _WANTED[self.wants]:
+        given = GIVEN.get(self.wants)
+        if given is not None and name not in {*given.kinds, _DYNAMIC}:
             yield self._invalid(
-                tree.root, tree, f"must give {_WORDS[self.wants]}, and gives {_type_name(type_)}"
+                tree.root, tree, f"must give {given.as_types}, and gives {_type_name(type_)}"
             )
         elif name == "TYPE":
             yield self._invalid(tree.root, tree, "must give a value, and gives a type")

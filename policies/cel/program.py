@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from plugins.framework.field import Path
 from policies.cel.activation import Activation, AnyActivation
@@ -18,11 +18,23 @@ if TYPE_CHECKING:
 Wants = Literal["bool", "string", "text", "any"]
 """``text`` is a string or null."""
 
-_WANTED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "bool": (("BOOL",), "true or false"),
-    "string": (("STRING",), "a text"),
-    "text": (("STRING", "NULL"), "a text, or null"),
+
+class Given(NamedTuple):
+    """What an expression may give where not any value will do."""
+
+    kinds: tuple[str, ...]
+    """Names of the engine's types."""
+    words: str
+    as_types: str
+    """The same with the names that types have in CEL."""
+
+
+GIVEN: Final[Mapping[str, Given]] = {
+    "bool": Given(("BOOL",), "true or false", "true or false (bool)"),
+    "string": Given(("STRING",), "a text", "a text (string)"),
+    "text": Given(("STRING", "NULL"), "a text, or null", "a text (string), or null"),
 }
+"""By what is wanted of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,10 +69,11 @@ class Program:
         result = self.run(self.expression, activation)
         if isinstance(result, EvaluationError):
             return result
-        if self.wants in _WANTED:
-            kinds, words = _WANTED[self.wants]
-            if result.kind not in kinds:
-                return EvaluationError(f"must be {words}, is of type {result.kind.lower()}", "type")
+        given = GIVEN.get(self.wants)
+        if given is not None and result.kind not in given.kinds:
+            return EvaluationError(
+                f"must be {given.words}, is of type {result.kind.lower()}", "type"
+            )
         return to_json(result)
 
     def native(self, activation: AnyActivation) -> Any | EvaluationError:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from plugins.framework.api import names
 from plugins.framework.field import Path, show
-from policies import globs, options
+from policies import exceptions, globs, options
 from policies.document import NAMESPACED_POLICY, Key
 from policies.linting.finding import Finding, Severity, World
 from policies.reading.fields import closest, missing
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from plugins.framework.runtime import CompiledRuntime
     from policies.document import Policy, PolicyException, RuntimeMatch
 
@@ -134,10 +137,8 @@ def of_exception(
     ``policies`` has all that are in sight, None for those that are not sound.
     """
     if world.now is not None and exception.expires_at <= world.now:
-        moment = exception.expires_at.isoformat().replace("+00:00", "Z")
-        yield _finding(
-            i, Path("spec", "expiresAt"), "exception", f"it expired at {moment}", "warning"
-        )
+        text = f"it expired at {exceptions.time(exception.expires_at)}"
+        yield _finding(i, Path("spec", "expiresAt"), "exception", text, "warning")
     if not policies and not world.is_cluster:
         return
     found: list[Policy] = []
@@ -158,6 +159,8 @@ def of_exception(
             continue
         found.append(policy)
         yield from _rules(i, at, target.rules, policy)
+        if world.now is not None:
+            yield from _end(i, exception, policy, world.now)
     for rule in exception.grant if is_complete else ():
         yield from _grant(i, rule, found)
 
@@ -178,6 +181,19 @@ def _rules(i: int, at: Path, rules: frozenset[str], policy: Policy) -> Iterator[
             hint = f"; did you mean {show(meant)}?" if meant else ""
             text = f"{policy.key} has no rule {show(rule)}; it offers: {there}{hint}"
         yield _finding(i, at.child("rules"), "exception", text)
+
+
+def _end(i: int, exception: PolicyException, policy: Policy, now: datetime) -> Iterator[Finding]:
+    """A document in a file is mostly not created yet: then only how long it will hold is known."""
+    longest, end = policy.exceptions.longest, exceptions.ends(exception, policy, now=now)
+    if longest is None or not policy.exceptions.rules or end >= exception.expires_at:
+        return
+    when = "" if exception.created_at is None else f", at {exceptions.time(end)}"
+    text = (
+        f"for {policy.key} it ends sooner: {longest / timedelta(hours=1):g}h after its creation{when}, the longest "
+        "that spec.exceptions.longest offers there"
+    )
+    yield _finding(i, Path("spec", "expiresAt"), "exception", text, "warning")
 
 
 def _grant(i: int, rule: str, policies: list[Policy]) -> Iterator[Finding]:

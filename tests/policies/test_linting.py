@@ -484,7 +484,7 @@ OFFERING = policy(
             {"name": "pods", "pods": {"max": 2}},
         ],
         "validations": [{"name": "v", "expression": "true"}],
-        "exceptions": {"rules": ["nodes", "v"], "longest": "1h"},
+        "exceptions": {"rules": ["nodes", "v"], "longest": "8760h"},
     },
 )
 
@@ -533,6 +533,36 @@ def test_what_is_wrong_with_an_exception(spec: Spec, path: str, text: str) -> No
     found = said([OFFERING, exception(spec)], "exception", now=NOW)
     assert [(at, where) for at, where, _ in found] == [(1, path)]
     assert text in found[0][2]
+
+
+@pytest.mark.parametrize(
+    ("created", "expires", "when"),
+    [
+        ("", "2027-06-01T00:00:00Z", "720h after its creation, the longest"),
+        (
+            "2026-12-20T00:00:00Z",
+            "2027-06-01T00:00:00Z",
+            "720h after its creation, at 2027-01-19T00:00:00Z, the longest",
+        ),
+        ("", "2027-01-20T00:00:00Z", None),
+        ("2026-12-20T00:00:00Z", "2027-01-19T00:00:00Z", None),
+    ],
+)
+def test_an_exception_that_a_policy_ends_before_it_says(
+    created: str, expires: str, when: str | None
+) -> None:
+    offer = {"rules": ["a"], "longest": "720h"}
+    limits = [{"name": "a", "nodes": {"max": 1}}]
+    offering = policy("p", {"limits": limits, "exceptions": offer})
+    written = exception({"policies": [{"name": "p"}], "expiresAt": expires})
+    if created:
+        written["metadata"]["creationTimestamp"] = created
+    found = said([offering, written], "exception", now=NOW)
+    if when is None:
+        assert found == []
+    else:
+        text = f"for p it ends sooner: {when} that spec.exceptions.longest offers there"
+        assert found == [(1, "spec.expiresAt", text)]
 
 
 def test_an_exception_that_is_right_and_one_whose_policies_are_elsewhere() -> None:
