@@ -8,7 +8,6 @@ of a policy (its document, its expressions, its params) has the effect that its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -218,11 +217,9 @@ class Engine:
             run.trace.placed(mode, placed.effects)
         for text in placed.warnings:
             run.warn(text)
-        for finding in placed.findings:
-            named = finding.origin.split(", ")
-            for matched in by_key.values():
-                if str(matched.key) in named:
-                    run.fail(matched, str(replace(finding, origin="")))
+        for error, keys in placed.unplaced:
+            for key in keys:
+                run.fail(by_key[key], str(error))
         if draft.revision != revision:
             self._ask_for_another_round(run, by_key)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plugins.framework import applied, frozen, values
 from plugins.framework import field as field_errors
@@ -25,7 +25,7 @@ from policies.entry_list import (
     normal,
     pointer_of,
 )
-from policies.merging import Decided, union
+from policies.merging import Decided, named, union
 from policies.walk import index_of, is_free_map, read
 from policies.writes import Item, Level, Mode, Place, Step
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from plugins.framework.context import Context
     from plugins.framework.lines import Line
     from plugins.framework.runtime import CompiledRuntime, Job
+    from policies.document import Key
 
 MOST_ENTRIES: Final = 16
 """Entries of ``runtimePatches`` that the CRD allows."""
@@ -66,6 +67,13 @@ class Wanted:
         return not self.jobset and not any(a or b for a, b in self.jobs.values())
 
 
+class Unplaced(NamedTuple):
+    """What cannot be written, at its place in the TrainJob, and which policies want it."""
+
+    error: FieldError
+    keys: tuple[Key, ...]
+
+
 @dataclass(slots=True)
 class Plan:
     """What is to be written, and what cannot."""
@@ -73,9 +81,10 @@ class Plan:
     wanted: Wanted = field(default_factory=Wanted)
     written: list[tuple[Decided, Any, bool]] = field(default_factory=list)
     """What is decided, what was there before, and whether that was another value of the user."""
-    origins: dict[Place, str] = field(default_factory=dict)
-    findings: list[FieldError] = field(default_factory=list)
+    origins: dict[Place, Decided] = field(default_factory=dict)
+    unplaced: list[Unplaced] = field(default_factory=list)
     by: str = ""
+    """All policies that any of it comes from."""
     there: Entries | None = None
     """The list as it was planned for; None where there is nothing to do."""
     is_blocked: bool = False
@@ -110,10 +119,11 @@ def plan(
         if problem:
             at = Path("spec", line.generation)
             error = field_errors.forbidden(at, f"{one.place} cannot be set: {problem}")
-            out.findings.append(_from(error, one.by))
+            out.unplaced.append(Unplaced(error, one.keys))
             continue
         _plan_one(out, found, mode, one, runtime)
-    out.by = ", ".join(dict.fromkeys(by for by in out.origins.values()))
+    keys = tuple(dict.fromkeys(key for one in out.origins.values() for key in one.keys))
+    out.by = named(keys)
     out.wanted = _build(out, runtime)
     if ctx.is_update:
         _freeze(ctx, mode, out.wanted, claims)
@@ -121,7 +131,7 @@ def plan(
     if is_new and len(found.all) >= MOST_ENTRIES:
         detail = f"must leave one of {MOST_ENTRIES} entries to the policies: {out.by}"
         error = field_errors.forbidden(Path("spec", line.generation), detail)
-        out.findings.append(_from(error, out.by))
+        out.unplaced.append(Unplaced(error, keys))
         out.is_blocked = True
     return out
 
@@ -129,12 +139,6 @@ def plan(
 def may_be_ours(ctx: Context, draft: Draft, claims: Mapping[str, str]) -> bool:
     """Whether there can be an entry that we wrote: of a new object a record says so."""
     return ctx.is_update or any(is_entry_pointer(at) for at in (*draft.record, *claims))
-
-
-def _from(error: FieldError, by: str) -> FieldError:
-    return FieldError(
-        type=error.type, path=error.path, value=error.value, detail=error.detail, origin=by
-    )
 
 
 def _no_room(line: Line, place: Place) -> str:
@@ -162,7 +166,7 @@ def _plan_one(
     before = ABSENT if users is None else users
     settled = Decided(place=one.place, value=value, is_union=one.is_union, keys=one.keys)
     out.written.append((settled, before, replaces))
-    out.origins[one.place] = one.by
+    out.origins[one.place] = one
 
 
 def _base(found: Entries, mode: Mode, place: Place, runtime: CompiledRuntime) -> list[Any]:
@@ -374,6 +378,12 @@ def _fill(draft: Draft, line: Line, index: int, plan_: Plan, document: tuple[str
         _pieces(draft, here.child("spec", "template"), pod, plan_, Place(name, ()))
 
 
+def _origin(plan_: Plan, place: Place) -> str:
+    """Whose a piece of the entry is."""
+    one = plan_.origins.get(place)
+    return plan_.by if one is None else one.by
+
+
 def _pieces(draft: Draft, at: Path, tree: Tree, plan_: Plan, place: Place) -> None:
     for key, value in tree.items():
         here = at.key(key) if is_free_map(place.steps) else at.child(key)
@@ -384,7 +394,7 @@ def _pieces(draft: Draft, at: Path, tree: Tree, plan_: Plan, place: Place) -> No
             for k, item in enumerate(value):
                 _piece_of_list(draft, here, (k, item), plan_, below)
         else:
-            with draft.by(plan_.origins.get(below, plan_.by)):
+            with draft.by(_origin(plan_, below)):
                 draft.set(here, value)
 
 
@@ -395,7 +405,7 @@ def _piece_of_list(
     one = Item("name", value["name"])
     below = Place(place.target, (*place.steps, one), place.level)
     if below in plan_.origins or not any(_is_named(v) or type(v) is dict for v in value.values()):
-        with draft.by(plan_.origins.get(below, plan_.by)):
+        with draft.by(_origin(plan_, below)):
             draft.append(at, value)
         return
     draft.append(at, {"name": value["name"]})

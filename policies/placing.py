@@ -39,8 +39,8 @@ from policies.writes import Item, Mode, Place, Step
 
 if TYPE_CHECKING:
     from plugins.framework.context import Context
-    from plugins.framework.field import FieldError
     from policies.document import Key
+    from policies.entries import Unplaced
 
 RESOURCES: Final = ("spec", "trainer", "resourcesPerNode")
 _NODES: Final = ("spec", "trainer", "numNodes")
@@ -71,8 +71,7 @@ class Placed(msgspec.Struct):
 
     warnings: list[str] = []
     """One for each value of the user that an override replaced."""
-    findings: list[FieldError] = []
-    """What could not be written, at its place in the TrainJob; ``origin`` names the policies."""
+    unplaced: list[Unplaced] = []
     effects: list[Effect] = []
 
 
@@ -369,7 +368,7 @@ class _Placer:
         if not of_pods and not entries.may_be_ours(self.ctx, self.draft, self.ours.claims):
             return
         found = entries.plan(self.ctx, self.draft, self.mode, of_pods, self.ours.claims)
-        self.placed.findings += found.findings
+        self.placed.unplaced += found.unplaced
         for one, before, users in found.written:
             if users:
                 self._warn(one, before, one.value)

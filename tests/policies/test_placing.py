@@ -508,10 +508,11 @@ def test_the_list_has_room_for_sixteen_entries() -> None:
     for i in range(16):
         job = job.patch(f"acme.io/{i}", job_patch("node", pod={"nodeSelector": {"u": str(i)}}))
     out = apply(job, RUNTIME, Rules(defaults=pods("node", nodeSelector={"a": "d"})))
-    [finding] = out.placed["defaults"].findings
-    assert str(finding) == (
-        "spec.runtimePatches: [p] Forbidden: must leave one of 16 entries to the policies: p"
+    [(error, keys)] = out.placed["defaults"].unplaced
+    assert str(error) == (
+        "spec.runtimePatches: Forbidden: must leave one of 16 entries to the policies: p"
     )
+    assert [str(key) for key in keys] == ["p"]
     assert len(out.entries) == 16
 
 
@@ -523,6 +524,20 @@ def test_each_piece_of_an_entry_is_known_by_its_policy() -> None:
     out = fixed(apply(make_train_job(), RUNTIME, *rules), *rules)
     by = {change.path[-1]: change.by for change in out.draft.changes}
     assert (by["x"], by["y"]) == ("a", "b")
+
+
+def test_an_entry_names_each_of_its_policies_once() -> None:
+    """Also where one of them wrote a piece of its own beside one that both wrote."""
+    shared = [{"key": "gpu", "operator": "Exists"}]
+    rules = [
+        Rules("a", defaults=pods("node", tolerations=shared, nodeSelector={"x": "1"})),
+        Rules("b", defaults=pods("node", tolerations=shared)),
+    ]
+    out = fixed(apply(make_train_job(), RUNTIME, *rules), *rules)
+    [mark] = [
+        mark for at, mark in out.draft.record.items() if at.startswith("/spec/runtimePatches")
+    ]
+    assert mark.startswith("policy/a, b:")
 
 
 # The JobSet's metadata
