@@ -55,9 +55,10 @@ class Counts:
         if not is_last:
             return
         self._count("matched", (matched.key for matched in run.matched))
-        for action, outcome in _OF_ACTIONS.items():
+        for action, outcome in _OF_ACTIONS.items() if run.acted else ():
             self._count(outcome, {key for key, actions in run.acted if action in actions})
-        self._count("excepted", {matched.key for matched, _, _ in run.excepted})
+        if run.excepted:
+            self._count("excepted", {matched.key for matched, _, _ in run.excepted})
 
     def retain(self, keys: Iterable[Key]) -> None:
         """Forget policies that are no more."""
