@@ -125,6 +125,8 @@ def test_replicas_that_crash_leave_fail_behind_and_nothing_passes_unseen(armed: 
     assert refused > 0
     assert load.unseen == 0
     assert armed.policies() == ["Fail", "Fail"]
+    armed.scale(0)  # the Lease is still that of the holder that crashed
+    assert armed.policies() == ["Ignore", "Ignore"]
 
 
 def test_a_rolling_restart_refuses_nobody_and_leaves_fail_alone(armed: Deployed) -> None:

@@ -146,7 +146,7 @@ def patch(configuration: Mapping[str, Any], webhook: str, policy: Policy) -> lis
 
 
 class Arming:
-    """Carries it out; to be asked for by the Lease's holder only."""
+    """Carries it out; to be asked for by the Lease's holder, and by whoever leaves."""
 
     def __init__(
         self,
@@ -185,7 +185,9 @@ class Arming:
             decision = decide(observed)
             problem = decision.problem
             if decision.policy is not None:
-                problem = await self._carry_out(decision, decision.policy, configuration, published)
+                problem = await self._carry_out(
+                    decision, decision.policy, configuration, published, leaving=leaving
+                )
             if problem:
                 problems.append(f"{configuration.place(self._webhook)}: {problem}")
         return tuple(problems)
@@ -233,16 +235,19 @@ class Arming:
         policy: Policy,
         configuration: Configuration,
         published: Published,
+        *,
+        leaving: bool,
     ) -> str:
-        """What went wrong, if anything; who was faster than us is looked at in the next round."""
+        """What went wrong, if anything; who was faster than us is looked at in the next round, if there is one."""
         place = configuration.place(self._webhook)
         try:
-            if not await self._may_write():
+            if not leaving and not await self._may_write():
                 return ""
             operations = patch(published.objects[configuration], self._webhook, policy)
             await self._calls.send("PATCH", configuration.path, operations)
         except Failure as error:
-            return "" if isinstance(error, ApiError) and is_conflict(error) else str(error)
+            is_late = isinstance(error, ApiError) and is_conflict(error)
+            return "" if is_late and not leaving else str(error)
         if policy == "Fail":
             self._armed_at[place].append(self._monotonic())
         self._logger.info("failure policy", webhook=place, policy=policy, why=decision.why)

@@ -195,7 +195,7 @@ def test_a_kind_of_our_group_that_does_not_exist(run: Run) -> None:
 
 
 def test_expired_exceptions(run: Run) -> None:
-    text = SOUND + "  exceptions: {rules: [nodes], longest: 1h}\n"
+    text = SOUND + "  exceptions: {rules: [nodes], longest: 720h}\n"
     text += """---
 apiVersion: stationmaster.dev/v1alpha1
 kind: PolicyException

@@ -440,31 +440,54 @@ async def test_fail_is_armed_in_the_round_that_makes_the_bundle_trust_what_is_se
 
 
 @pytest.mark.usefixtures("served")
-async def test_on_the_way_out_the_holder_disarms_and_any_other_does_not(
-    api: FakeCalls, first: Replica, second: Replica
+@pytest.mark.parametrize("how", ["has the Lease", "left", "crashed"])
+async def test_the_last_one_disarms_whatever_the_holder_did_a_moment_before(
+    api: FakeCalls, first: Replica, second: Replica, how: str
 ) -> None:
     await first.turn()
     await second.turn()
     api.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {}})
+    if how == "left":
+        await first.elector.give_back()
+    last = first if how == "has the Lease" else second
+    assert last.elector.is_holder == (last is first)
 
-    await second.keeper.leave()  # it holds no Lease
-    assert policies(api) == ["Fail", "Fail"]
-    await first.keeper.leave()
+    await last.keeper.leave()
+
     assert policies(api) == ["Ignore", "Ignore"]
 
 
 @pytest.mark.usefixtures("served")
-async def test_the_last_one_disarms_though_the_holder_left_a_moment_before(
+async def test_one_that_leaves_others_behind_disarms_nothing(
     api: FakeCalls, first: Replica, second: Replica
 ) -> None:
     await first.turn()
     await second.turn()
-    api.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {}})
-    await first.elector.give_back()
-    assert not second.elector.is_holder
 
     await second.keeper.leave()
+    await first.keeper.leave()
 
+    assert policies(api) == ["Fail", "Fail"]
+
+
+@pytest.mark.usefixtures("served")
+async def test_who_leaves_tries_again_where_somebody_else_was_faster(
+    api: FakeCalls, first: Replica
+) -> None:
+    """There is no next round that would look at it."""
+    await first.turn()
+    api.put(DEPLOYMENT, {"spec": {"replicas": 0}, "status": {}})
+    others = [each.path for each in CONFIGURATIONS]
+
+    def write(method: str, path: str) -> None:
+        if method == "PATCH" and path in others:
+            others.remove(path)
+            api.put(path, api.objects[path])
+
+    api.before = write
+    await first.keeper.leave()
+
+    assert others == []
     assert policies(api) == ["Ignore", "Ignore"]
 
 
