@@ -55,10 +55,9 @@ class Counts:
         if not is_last:
             return
         self._count("matched", (matched.key for matched in run.matched))
-        for action, outcome in _OF_ACTIONS.items() if run.acted else ():
+        for action, outcome in _OF_ACTIONS.items():
             self._count(outcome, {key for key, actions in run.acted if action in actions})
-        if run.excepted:
-            self._count("excepted", {matched.key for matched, _, _ in run.excepted})
+        self._count("excepted", {matched.key for matched, _, _ in run.excepted})
 
     def retain(self, keys: Iterable[Key]) -> None:
         """Forget policies that are no more."""

@@ -24,7 +24,6 @@ from policies.entry_list import is_entry_pointer
 from policies.merging import UNSET, Decided, Decision, clamp, named
 from policies.ownership import Original, Ownership, same
 from policies.walk import (
-    below,
     concrete,
     index_of,
     is_free_map,
@@ -33,6 +32,7 @@ from policies.walk import (
     pointer_of,
     pointer_of_place,
     read,
+    step_down,
     steps_of,
 )
 from policies.writes import Item, Mode, Place, Step
@@ -254,7 +254,7 @@ class _Placer:
         if path is None:
             return False
         if not isinstance(last, Item):
-            return self.draft.set(below(path, last, is_key=is_free_map(above)), value)
+            return self.draft.set(step_down(path, last, is_key=is_free_map(above)), value)
         holder = self.draft.get(path)
         index = index_of(holder, last)
         if index is not None:
@@ -307,7 +307,7 @@ class _Placer:
             if index is not None:
                 self.draft.remove(path.index(index))
         else:
-            self.draft.remove(below(path, last, is_key=is_free_map(above)))
+            self.draft.remove(step_down(path, last, is_key=is_free_map(above)))
         self._prune(above)
 
     def _prune(self, above: Sequence[Step]) -> None:

@@ -118,11 +118,11 @@ class View:
         return [_pod_set(pod_set) for pod_set in self._resolved().pod_sets]
 
     def _totals(self) -> Any:
-        counted = totals.of(self._resolved())
+        info = self._resolved()
         return {
-            "nodes": tally.nodes(self._resolved()),
-            "pods": tally.pods(self._resolved()),
-            "requests": _amounts(counted.resources),
+            "nodes": tally.nodes(info),
+            "pods": tally.pods(info),
+            "requests": _amounts(totals.of(info).resources),
         }
 
     def _provenance(self) -> Any:

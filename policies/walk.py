@@ -77,10 +77,10 @@ def path_of_place(place: Place) -> Path | None:
     if len(names) < len(place.steps):
         return None
     *above, last = names
-    return below(path_of(above), last, is_key=is_free_map(above))
+    return step_down(path_of(above), last, is_key=is_free_map(above))
 
 
-def below(path: Path, name: str, *, is_key: bool) -> Path:
+def step_down(path: Path, name: str, *, is_key: bool) -> Path:
     """A field, or the key of a map whose keys are the user's."""
     return path.key(name) if is_key else path.child(name)
 

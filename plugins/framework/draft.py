@@ -339,7 +339,7 @@ class Draft:
         node: Any = self.raw
         ours = False
         for depth, step in enumerate(steps[:-1]):
-            child = node.get(step, ABSENT) if type(node) is dict else self._read(node, step)
+            child = self._read(node, step)
             if child is ABSENT or child is None:
                 below = steps[depth:] if type(node) is dict else (0,)
                 if any(type(name) is int for name in below):

@@ -108,11 +108,7 @@ def _pointer(path: Path) -> str:
 
 def pointer(steps: Iterable[str | int]) -> str:
     """Join steps to a JSON Pointer; ``~`` is escaped before ``/`` (RFC 6901, section 3)."""
-    plain = [str(step) for step in steps]
-    joined = "/".join(plain)
-    if "~" in joined or joined.count("/") >= len(plain):
-        joined = "/".join([step.replace("~", "~0").replace("/", "~1") for step in plain])
-    return f"/{joined}" if plain else ""
+    return "".join(["/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps])
 
 
 def path_of(steps: Iterable[str | int]) -> Path:

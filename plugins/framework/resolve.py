@@ -123,13 +123,12 @@ def _is_structural(info: Info, entry: dict[str, Any]) -> bool:
         if job is None or "metadata" in template:
             return True
         pod = values.at_obj(template, "spec", "template", "spec")
-        if "volumes" in pod and any("image" in v for v in values.objects(pod["volumes"])):
+        if any("image" in volume for volume in values.objects(pod.get("volumes"))):
             return True
         if pod.get("initContainers") and job.has_sidecars:
             return True  # it may reorder them: a sidecar counts for all that starts after it
         for key, known in (("containers", job.names), ("initContainers", job.init_names)):
-            named = values.items(pod[key]) if key in pod else ()
-            if named and any(values.obj(c).get("name") not in known for c in named):
+            if any(values.obj(c).get("name") not in known for c in values.items(pod.get(key))):
                 return True
     return info.job.has_directives(info.line.generation)
 

@@ -34,7 +34,6 @@ ORDER: Final[tuple[Field, ...]] = (
     "resourcesPerNode",
 )
 PLACES: Final = {name: TRAINER.child(name) for name in ORDER}
-_POINTERS: Final = {name: place.pointer for name, place in PLACES.items()}
 
 
 class RuntimeDefaultsArgs(Args, frozen=True):
@@ -63,7 +62,7 @@ class RuntimeDefaults(DefaultTrainJobPlugin):
         harmless = {
             name: value
             for name in ORDER
-            if (name in self.args.fields or _POINTERS[name] in draft.claims)
+            if (name in self.args.fields or PLACES[name].pointer in draft.claims)
             and (value := rules.RULES[name](runtime, job)) is not None
         }
         for name in self.args.fields:

@@ -198,8 +198,7 @@ def _add_to_trainer(
 
 
 def _raw_targets(runtime: CompiledRuntime) -> list[dict[str, Any]]:
-    injection = runtime.source.get("envInjection")
-    return values.objects(values.at(injection, "targets")) if injection else []
+    return values.objects(values.at(runtime.source, "envInjection", "targets"))
 
 
 def _targets(runtime: CompiledRuntime) -> Iterator[tuple[str, str]]:

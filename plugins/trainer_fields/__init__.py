@@ -120,12 +120,8 @@ def _sources(info: Info, job: TrainJob) -> Iterator[FieldError]:
     """Sources of the TrainJob's own variables, as the controller passes them on: of four kinds, and no other."""
     for steps, ancestor, container in _VARIABLES:
         entries = values.items(values.at(job.spec, *steps, "env"))
-        if not entries:
-            continue
         referring = [
-            i
-            for i, e in enumerate(entries)
-            if type(e) is dict and "valueFrom" in e and type(e["valueFrom"]) is dict
+            i for i, e in enumerate(entries) if type(e) is dict and type(e.get("valueFrom")) is dict
         ]
         pod_set = info.by_ancestor(ancestor) if referring else None
         if pod_set is None or not pod_set.has_container(container):
