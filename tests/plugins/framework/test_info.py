@@ -255,3 +255,16 @@ def test_resources_of_the_runtime_are_those_of_the_first_job_that_qualifies() ->
     ):
         info = resolve(Case(job=JOB, runtime=runtime))
         assert gpu_count(info.resources_per_node()) == wanted
+
+
+def test_a_pod_set_outlives_its_job_by_name_alone() -> None:
+    """It holds the job weakly, so that a review leaves no ring; who keeps only the pod set is told what to keep."""
+    info = resolve(Case(job=JOB, runtime=PLAIN.node()))
+    pod_set = info.pod_sets[0]
+    assert pod_set.spec["containers"]
+    del info
+    assert pod_set.name == "node"
+    with pytest.raises(
+        ReferenceError, match="the Info that pod set node is part of is gone: keep it"
+    ):
+        _ = pod_set.spec
